@@ -20,16 +20,17 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 # The crates with files in .cargo/mutants.toml, in its order.
 crates() { sed -n 's/^ *"\([^/"]*\)\/.*/\1/p' .cargo/mutants.toml | awk '!seen[$0]++'; }
 
-# What of a crate's tests is run: a server is needed by the integration tests of these two.
+# What of a crate's tests is run: a server is needed by the integration tests of these.
 tests_of() { # CRATE
     case $1 in
-        rep | auctioneer) echo --lib ;;
+        rep | auctioneer | advertiser) echo --lib ;;
     esac
 }
 
 run() { # CRATE
     local out=.tools/mutants/$1 only=()
-    [ -z "$file" ] || only=(--file "$file")
+    # the files of the configuration would be added to this one
+    [ -z "$file" ] || only=(--no-config --file "$file")
     rm -rf "$out"
     mkdir -p "$out"
     .tools/bin/cargo-mutants mutants --list --json --package "$1" "${only[@]}" >"$out/changes.json"

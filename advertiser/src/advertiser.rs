@@ -1,4 +1,4 @@
-//! When to advertise. A state machine over the cell's own clock; it sends nothing itself.
+//! Decides when to advertise. A state machine over the cell's own clock; it sends nothing itself.
 
 use placement::{
     Span,
@@ -7,14 +7,13 @@ use placement::{
 
 use crate::cadence::{Cadence, JITTER_PART};
 
-/// The answers of all cells to one `discover` are spread over this long, and no cell answers twice
-/// within it.
+/// The time over which the answers of all cells to one `discover` are spread; no cell answers twice within it.
 const ANSWER_MS: u64 = 250;
 
 /// Why an advertisement may be due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// Time passed.
+    /// Time has passed.
     Tick,
     /// At once: a new connection, the beginning of a drain.
     AtOnce,
@@ -33,7 +32,7 @@ pub enum Due {
     Withdrawal,
 }
 
-/// The version of a cell's state: another number is another state.
+/// The version of a cell's state; a different number means a different state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateVersion(pub u64);
 
@@ -41,13 +40,13 @@ pub struct StateVersion(pub u64);
 #[derive(Clone, Debug)]
 pub struct Advertiser {
     cadence: Cadence,
-    /// This cell's delay within the 250 ms.
+    /// This cell's delay within [`ANSWER_MS`].
     answer_delay_ms: u64,
     random: SplitMix64,
     next_regular_ms: u64,
     /// The version given to the last [`Advertiser::update`].
     version: StateVersion,
-    /// The version that was advertised last; none if it could not be sent.
+    /// The version that was last advertised; none if it could not be sent.
     advertised: Option<StateVersion>,
     changed: bool,
     answer_at_ms: Option<u64>,
@@ -57,7 +56,7 @@ pub struct Advertiser {
 }
 
 impl Advertiser {
-    /// For a cell that starts at `now_ms` with its state at this version. The cell's name and the
+    /// Creates the advertiser of a cell that starts at `now_ms` with its state at this version. The cell's name and the
     /// seed determine its jitter and its delay after a `discover`.
     pub fn new(
         cadence: Cadence,
@@ -66,7 +65,7 @@ impl Advertiser {
         version: StateVersion,
         now_ms: u64,
     ) -> Self {
-        // by name: cells that start in the same moment must not advertise in the same moment for ever
+        // by name: cells that start at the same moment must not keep advertising at the same moment
         let hash = finalise(hash_text(cell) ^ seed);
         Self {
             cadence,
@@ -83,8 +82,7 @@ impl Advertiser {
         }
     }
 
-    /// What is to be published now, with the state at this version; nothing after
-    /// [`Due::Withdrawal`].
+    /// Returns what is to be published now, with the state at this version; nothing after [`Due::Withdrawal`].
     pub fn handle(&mut self, now_ms: u64, version: StateVersion, trigger: Trigger) -> Option<Due> {
         if self.left {
             return None;
@@ -93,7 +91,7 @@ impl Advertiser {
             Trigger::Tick => {}
             Trigger::AtOnce => {
                 self.version = version;
-                // whatever the gap between changes is: this one tells what auctioneers must not act without
+                // regardless of the gap between changes: auctioneers must not act without knowing this
                 return Some(self.send(now_ms, version));
             }
             Trigger::Discover => self.plan_answer(now_ms),
@@ -106,39 +104,39 @@ impl Advertiser {
         (self.due_ms() <= now_ms).then(|| self.send(now_ms, version))
     }
 
-    /// The state has changed if this version differs from that of the last update.
+    /// Handles a possible change: the state has changed if this version differs from that of the last update.
     pub fn update(&mut self, now_ms: u64, version: StateVersion) -> Option<Due> {
         if version == self.version {
             return None;
         }
         self.version = version;
-        // not sent here: changes of a burst within the gap share one advertisement
+        // not sent here, so that changes of a burst within the gap share one advertisement
         self.changed = true;
         self.handle(now_ms, version, Trigger::Tick)
     }
 
-    /// What was due could not be sent: auctioneers may not have the last advertisement.
+    /// Records that what was due could not be sent: auctioneers may lack the last advertisement.
     pub fn not_sent(&mut self) {
-        // not repeated at once: what the connection could not take now it could not take then
+        // not repeated at once: the connection would still be unable to take it
         self.advertised = None;
     }
 
-    /// Whether the last advertisement was sent and had this version.
+    /// Returns whether the last advertisement was sent and had this version.
     pub fn is_advertised(&self, version: StateVersion) -> bool {
         self.advertised == Some(version)
     }
 
-    /// Whether any advertisement has been sent.
+    /// Returns whether the last advertisement was sent.
     pub fn has_advertised(&self) -> bool {
         self.advertised.is_some()
     }
 
-    /// Whether the cell has withdrawn.
+    /// Returns whether the cell has withdrawn.
     pub fn has_left(&self) -> bool {
         self.left
     }
 
-    /// How long what is published now is valid: not at all once the cell has withdrawn.
+    /// Returns how long what is published now is valid: 0 once the cell has withdrawn.
     pub fn ttl(&self) -> Span {
         if self.left {
             return Span::default();
@@ -146,15 +144,15 @@ impl Advertiser {
         self.cadence.ttl()
     }
 
-    /// When it must be called next; none once the cell has withdrawn.
+    /// Returns when it must be called next; none once the cell has withdrawn.
     pub fn next_ms(&self) -> Option<u64> {
         (!self.left).then(|| self.due_ms())
     }
 
     fn plan_answer(&mut self, now_ms: u64) {
-        // a second question before the answer is served by it
+        // a second question before the answer gets the same answer
         if self.answer_at_ms.is_none() {
-            // auctioneers that start together ask one after the other: each cell answers at most four times a second
+            // auctioneers that start together ask one after another: each cell answers at most four times a second
             let earliest = self.last_answer_ms.map_or(0, |last| last + ANSWER_MS);
             self.answer_at_ms = Some((now_ms + self.answer_delay_ms).max(earliest));
         }
@@ -178,7 +176,7 @@ impl Advertiser {
             .map_or(0, |last| last.saturating_add(self.cadence.on_change_ms))
     }
 
-    /// One advertisement serves all reasons that are pending.
+    /// Sends one advertisement, which serves all pending reasons.
     fn send(&mut self, now_ms: u64, version: StateVersion) -> Due {
         if self.answer_at_ms.take().is_some() {
             self.last_answer_ms = Some(now_ms);

@@ -8,7 +8,7 @@ use placement::{Invalid, Span};
 const ON_CHANGE_MS: u64 = 100;
 /// The shortest interval.
 const MIN_INTERVAL_MS: u64 = 10;
-/// An interval is shortened by a random part, at most one in this many.
+/// An interval is shortened by a random part, at most one part in this many.
 pub(crate) const JITTER_PART: u64 = 10;
 
 /// The times of a cell's advertisements.
@@ -21,7 +21,7 @@ pub struct Cadence {
 }
 
 impl Default for Cadence {
-    /// The default of reps: every 5 s, valid for 15 s.
+    /// Returns the default of reps: every 5 s, valid for 15 s.
     fn default() -> Self {
         Self {
             interval_ms: 5_000,
@@ -32,7 +32,7 @@ impl Default for Cadence {
 }
 
 impl Cadence {
-    /// Rejects an interval under 10 ms or over half the ttl: one lost message must not expire a
+    /// Rejects an interval shorter than 10 ms or longer than half the ttl: a single lost message must not expire a
     /// cell.
     pub fn new(interval: Span, ttl: Span) -> Result<Self, Invalid> {
         let (interval_ms, ttl_ms) = (millis(interval.0), millis(ttl.0));
@@ -52,19 +52,19 @@ impl Cadence {
         })
     }
 
-    /// The longest time between two advertisements.
+    /// Returns the longest time between two advertisements.
     pub fn interval(&self) -> Span {
         Span(Duration::from_millis(self.interval_ms))
     }
 
-    /// How long an advertisement is valid.
+    /// Returns how long an advertisement is valid.
     pub fn ttl(&self) -> Span {
         Span(Duration::from_millis(self.ttl_ms))
     }
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {
-    // far beyond any sensible setting, and additions to a clock stay far from overflowing
+    // far beyond any sensible setting, so that additions to a clock stay far from overflowing
     u64::try_from(duration.as_millis())
         .unwrap_or(u64::MAX)
         .min(1 << 50)

@@ -1,11 +1,11 @@
-//! Advertisements of a cell: how often they are sent, how soon after a change or a `discover`, how
-//! long they are valid, and their withdrawal.
+//! Advertisements of a cell: how often they are sent, how soon after a change or a `discover`, how long they are valid,
+//! and their withdrawal.
 //!
-//! Pure state machines over the cell's own clock. They know only the version of the cell's state,
-//! and send nothing themselves.
+//! These are pure state machines over the cell's own clock. They know only the version of the cell's state, and send
+//! nothing themselves.
 //!
-//! [`dea`] is the older way in which machines are heard: the messages of Cloud Foundry's DEAs. [`dea_in`] and
-//! [`dea_out`] are the programs between an estate of DEAs and a cluster.
+//! [`dea`] is an older way for machines to advertise: the messages of Cloud Foundry's DEAs. [`dea_in`] and [`dea_out`]
+//! are the programs between an estate of DEAs and a cluster.
 
 mod advertiser;
 mod cadence;

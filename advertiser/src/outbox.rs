@@ -1,5 +1,5 @@
-//! Sending without waiting: a task waits for the client where it has no room, so that a slow or lost server never holds
-//! up what decides.
+//! Sending without blocking: if the client has no room, a task waits for it, so that a slow or lost server never delays
+//! the state machines.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The most messages that wait to be sent; further ones are dropped and counted.
 const WAITING: usize = 8_192;
-/// The longest that sending the last messages may take.
+/// The longest time that sending the last messages may take.
 const FLUSH: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Sends with this client, until all copies are dropped.
+    /// Sends through this client until all copies are dropped.
     pub(crate) fn new(client: Client) -> Self {
         let (waiting, messages) = mpsc::channel(WAITING);
         let unsent = Arc::default();
@@ -59,7 +59,7 @@ impl Outbox {
         Self { waiting, unsent }
     }
 
-    /// Messages that were not sent.
+    /// Returns the number of messages that were not sent.
     pub(crate) fn unsent(&self) -> u64 {
         self.unsent.load(Ordering::Relaxed)
     }
@@ -68,7 +68,7 @@ impl Outbox {
         self.put(subject.into(), None, None, body.into());
     }
 
-    /// Publishes what is answered on `reply`.
+    /// Publishes a message that is answered on `reply`.
     pub(crate) fn ask(&self, subject: impl Into<String>, reply: &str, body: impl Into<Bytes>) {
         self.put(subject.into(), Some(reply.to_owned()), None, body.into());
     }
@@ -91,7 +91,7 @@ impl Outbox {
         }
     }
 
-    /// Sends what is waiting, for a short time at most.
+    /// Sends what is waiting, within a short time limit.
     pub(crate) async fn flush(&self) {
         let (sent, all_sent) = oneshot::channel();
         let rest = async {

@@ -1,4 +1,4 @@
-//! What a program between an estate and a cluster says of itself: a service of one endpoint.
+//! What a program between an estate and a cluster reports about itself: a service with one endpoint.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,12 +25,12 @@ use tokio::{
 
 /// How long another program of the same name has to answer.
 const NAME_WAIT: Duration = Duration::from_millis(500);
-/// How long the program may take to replace its document before it is asked for; then the last one is answered.
+/// How long the program may take to refresh its document when asked; after that, the last one is the answer.
 const FRESH_WAIT: Duration = Duration::from_millis(500);
-/// Questions that wait for that.
+/// The most questions that wait for a refresh.
 const WAITING: usize = 64;
 
-/// Whether somebody answers a request for what we are about to answer ourselves: another program of our name.
+/// Returns whether a request that we are about to serve is answered already, by another program of our name.
 pub(crate) async fn is_answered(client: &Client, subject: String) -> Result<bool, BusError> {
     let inbox = new_inbox(client);
     let answers = client.subscribe(inbox.clone()).await;
@@ -40,14 +40,14 @@ pub(crate) async fn is_answered(client: &Client, subject: String) -> Result<bool
     Ok(matches!(answer, Ok(Some(answer)) if !is_no_responders(&answer)))
 }
 
-/// A document, which is replaced again and again, and before it is answered.
+/// A document that is refreshed regularly and before each answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     document: Arc<Mutex<Value>>,
     asks: mpsc::Sender<oneshot::Sender<()>>,
 }
 
-/// Asks for the document as it is now: [`Shown::put`] it, then send back.
+/// Requests to refresh the document: [`Shown::put`] it, then send back.
 pub(crate) type Asks = mpsc::Receiver<oneshot::Sender<()>>;
 
 impl Shown {
@@ -69,7 +69,7 @@ impl Shown {
         self.document.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The document as it is now; the last one where the program is too busy for that.
+    /// Returns the refreshed document, or the last one if the program is too busy.
     async fn fresh(&self) -> Value {
         let (done, is_done) = oneshot::channel();
         if self.asks.try_send(done).is_ok() {
@@ -78,7 +78,7 @@ impl Shown {
         self.read()
     }
 
-    /// Answers whoever asks on this subject, and shows the same as the statistics of the service.
+    /// Answers requests on this subject, and includes the document in the statistics of the service.
     pub(crate) async fn serve(
         &self,
         cluster: &Bus,
@@ -103,7 +103,7 @@ impl Shown {
             while let Some(request) = endpoint.next().await {
                 let reply = request.message.reply.as_deref();
                 if reply.is_some_and(may_answer) {
-                    // whoever asked may be gone
+                    // the client may be gone
                     let _ = request.respond(Ok(to_bytes(&shown.fresh().await))).await;
                 }
             }
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(shown.fresh().await, json!(1));
         assert_eq!(shown.fresh().await, json!(2));
         program.await.unwrap();
-        // a program that has ended says what it said last
+        // after the program has ended, the last document is the answer
         assert_eq!(shown.fresh().await, json!(2));
     }
 }

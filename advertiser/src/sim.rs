@@ -1,5 +1,5 @@
-//! Only for the simulator: counting advertisements without news instead of simulating them, and
-//! cells that do not advertise changes. A rep needs none of it.
+//! Only for the simulator: counts advertisements without news instead of simulating them, and allows cells that do not
+//! advertise changes. A rep needs none of this.
 
 use placement::Span;
 
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Cadence {
-    /// Changes the shortest time between two advertisements caused by changes. Above the interval,
-    /// changes cause none: the DEAs of 2014 advertised only every few seconds.
+    /// Changes the shortest time between two advertisements caused by changes. If it exceeds the interval, changes
+    /// cause no advertisements: the DEAs of 2014 advertised only every few seconds.
     pub fn with_on_change(self, gap: Span) -> Self {
         Self {
             on_change_ms: millis(gap.0),
@@ -18,21 +18,21 @@ impl Cadence {
         }
     }
 
-    /// Whether a change is advertised before the interval is over.
+    /// Returns whether a change is advertised before the interval is over.
     pub fn advertises_changes(&self) -> bool {
         self.on_change_ms < self.interval_ms
     }
 
-    /// The mean interval between two advertisements without news, milliseconds: the interval less
-    /// the mean of its jitter.
+    /// Returns the mean interval between two advertisements without news, in milliseconds: the interval less the mean
+    /// of its jitter.
     pub fn mean_interval_ms(&self) -> f64 {
         self.interval_ms as f64 - (self.interval_ms / JITTER_PART) as f64 / 2.0
     }
 }
 
 impl Advertiser {
-    /// When it must be called next for a reason other than the end of an interval: a change, an
-    /// answer to `discover`. None when there is no such reason.
+    /// Returns when it must be called next for a reason other than the end of an interval: a change, or an answer to
+    /// `discover`. None if there is no such reason.
     pub fn next_news_ms(&self) -> Option<u64> {
         let due_ms = self.change_ms().min(self.answer_ms());
         (!self.has_left() && due_ms < u64::MAX).then_some(due_ms)

@@ -16,16 +16,17 @@ use tokio::{
 
 use crate::dea::{DeaMessage, SimulatedDeas, subjects};
 
-/// What DEAs listen to. As on a real DEA's connection, what is said to one arrives in the order in which it was said.
+/// The subjects that DEAs subscribe to. As on a real DEA's connection, messages to one DEA arrive in the order in which
+/// they were sent.
 const SUBJECTS: [&str; 3] = [
     "dea.>",
     subjects::HEALTH_MANAGER_START,
     subjects::ROUTER_START,
 ];
-/// The longest time until it is looked whether something is due.
+/// The longest time between checks for due work.
 const PAUSE_MS: u64 = 50;
 
-/// DEAs on one connection; they end with this value.
+/// DEAs on one connection; they end when this is dropped.
 #[derive(Debug)]
 pub struct SimulatedEstate {
     state: State,
@@ -41,7 +42,7 @@ impl Drop for SimulatedEstate {
 #[derive(Clone, Debug)]
 struct State {
     deas: Arc<Mutex<SimulatedDeas>>,
-    // sent under the lock, so that messages keep the order of what they tell
+    // sent under the lock, so that messages keep the order of the events that they report
     said: UnboundedSender<DeaMessage>,
 }
 
@@ -50,7 +51,7 @@ impl State {
         let mut deas = self.deas.lock().unwrap_or_else(PoisonError::into_inner);
         let (said, result) = act(&mut deas, now_ms());
         for message in said {
-            // an error means that the estate ends
+            // an error means that the estate is ending
             let _ = self.said.send(message);
         }
         result
@@ -62,14 +63,14 @@ fn now_ms() -> u64 {
 }
 
 impl SimulatedEstate {
-    /// Has these DEAs speak on this connection.
+    /// Starts these DEAs on this connection.
     pub async fn start(client: Client, deas: SimulatedDeas) -> Result<Self, BusError> {
         let mut subscriptions = Vec::new();
         for subject in SUBJECTS {
             let messages = client.subscribe(subject).await;
             subscriptions.push(messages.map_err(BusError::subscribe)?);
         }
-        // from then on nothing is missed
+        // from then on no message is missed
         let _ = client.flush().await;
         let (said, to_say) = unbounded_channel();
         let deas = Arc::new(Mutex::new(deas));
@@ -82,12 +83,12 @@ impl SimulatedEstate {
         Ok(Self { state, tasks })
     }
 
-    /// Looks at the DEAs.
+    /// Calls `look` with the DEAs.
     pub fn look<T>(&self, look: impl FnOnce(&SimulatedDeas) -> T) -> T {
         self.state.with(|deas, _| (Vec::new(), look(deas)))
     }
 
-    /// Does something to the DEAs, at the time that it gets, and has them say what comes of it.
+    /// Calls `act` with the DEAs and the current time, and sends the resulting messages.
     pub fn act(&self, act: impl FnOnce(&mut SimulatedDeas, u64) -> Vec<DeaMessage>) {
         self.state.with(|deas, now_ms| (act(deas, now_ms), ()));
     }

@@ -1,5 +1,5 @@
-//! A bridge to hundreds of DEAs over a real nats-server: it is killed and started again, and starts at the same time as a
-//! Cloud Controller.
+//! A bridge to hundreds of DEAs over a real nats-server: it is killed and restarted, and starts instances at the same
+//! time as a Cloud Controller.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
@@ -34,12 +34,12 @@ fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
-/// Until a time of [`now_ms`].
+/// Waits until a time of [`now_ms`].
 async fn until(at_ms: u64) {
     sleep(Duration::from_millis(at_ms.saturating_sub(now_ms()))).await;
 }
 
-/// An instance of 512 MB: four of them fill a DEA.
+/// Returns an instance of 512 MB: four of them fill a DEA.
 fn start() -> DeaStart {
     DeaStart {
         droplet: "app".into(),
@@ -55,16 +55,16 @@ fn start() -> DeaStart {
     }
 }
 
-/// What a test has a bridge do.
+/// An order of a test to a bridge.
 enum Order {
     Start(String, String),
     Stop(String),
 }
 
-/// What is known of a bridge, from outside.
+/// What is visible of a bridge from outside.
 #[derive(Default)]
 struct Seen {
-    /// The cell that each DEA is.
+    /// The cell that stands for each DEA.
     cells: BTreeMap<String, String>,
     answers: BTreeMap<String, BridgeAnswer>,
     states: BTreeMap<String, BridgeInstanceState>,
@@ -95,7 +95,7 @@ impl RunningBridge {
         self.orders.send(order).unwrap();
     }
 
-    /// Waits until so many are of a kind.
+    /// Waits until `look` returns the expected value.
     async fn until<T: PartialEq + std::fmt::Debug>(
         &self,
         what: &str,
@@ -140,7 +140,7 @@ async fn drive(
     loop {
         let next_ms = bridge.next_ms();
         let out = tokio::select! {
-            // a DEA says why it has refused something before it replies that this has crashed
+            // a DEA says why it refused an instance before it replies that the instance has crashed
             biased;
             message = messages.next() => {
                 let message = message.unwrap();
@@ -198,7 +198,7 @@ fn note(seen: &Mutex<Seen>, bridge: &Bridge, told: BridgeOutput) {
     }
 }
 
-/// DEAs of 2 GB in two zones, on a server of their own. They say things more often than real ones.
+/// Starts DEAs of 2 GB in two zones on a server of their own. They speak more often than real ones.
 async fn estate() -> (NatsServer, SimulatedEstate) {
     let server = NatsServer::start().await;
     let deas = SimulatedEstate::start(server.client().await, SimulatedDeas::default()).await;
@@ -214,7 +214,7 @@ async fn estate() -> (NatsServer, SimulatedEstate) {
     (server, deas)
 }
 
-/// How many instances run.
+/// Returns how many instances run.
 fn count(deas: &SimulatedEstate) -> usize {
     deas.look(|deas| {
         assert!(deas.least_memory_mb >= 0, "memory was promised twice");
@@ -239,7 +239,7 @@ async fn hundreds_of_deas_through_a_bridge_that_is_killed() {
         .await;
     {
         let seen = bridge.seen.lock().unwrap();
-        // on a machine that is too slow for the 800 ms the answer is that nobody knows
+        // on a machine that is too slow for the 800 ms, the answer is unknown
         let refused = |answer: &BridgeAnswer| matches!(answer, BridgeAnswer::Refused { .. });
         assert!(!seen.answers.values().any(refused));
     }
@@ -269,7 +269,7 @@ async fn a_bridge_and_a_cloud_controller_start_on_the_same_deas() {
         .await;
     let cloud_controller = server.client().await;
     let body = serde_json::to_vec(&start()).unwrap();
-    // six for the room of four on each of ten DEAs
+    // for each of ten DEAs, six instances where four fit
     for n in 0..10 {
         for of_dea in 0..3 {
             let sent =

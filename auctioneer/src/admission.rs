@@ -20,10 +20,10 @@ const MAX_DEADLINE_S: u64 = 3_600;
 /// The longest `queue_timeout`.
 const MAX_QUEUE_S: u64 = 24 * 3_600;
 
-/// The app's name in events about a request without a valid one.
+/// The app name used in events about a request without a valid one.
 const NO_APP: &str = "-";
 
-/// Parses a start message. `new_id` makes an id for each request without one.
+/// Parses a start message. `new_id` generates an id for each request without one.
 pub fn read_start(
     policy: &Policy,
     body: &[u8],
@@ -33,7 +33,7 @@ pub fn read_start(
     read(policy, body, reply, true, new_id)
 }
 
-/// The same for simulated cells: they execute nothing, so a request need not say what.
+/// Parses a start message for simulated cells, which execute nothing: a request need not say what to run.
 pub fn read_simulated_start(
     policy: &Policy,
     body: &[u8],
@@ -68,7 +68,7 @@ fn read(
             let mut elements: Option<Vec<Value>> = None;
             let mut admit_one = |(n, request): (usize, Result<Parsed, WireError>)| {
                 admit_start(policy, request, needs_run, &mut new_id).map_err(|error| {
-                    // only if something is wrong: a valid array, which is the rule, is parsed once
+                    // only on an error: a valid array, the normal case, is parsed once
                     let elements = elements
                         .get_or_insert_with(|| serde_json::from_slice(body).unwrap_or_default());
                     let hints = elements.get(n).map_or((None, None), hints);
@@ -88,8 +88,8 @@ fn read(
     }
 }
 
-/// Reads the announcement of an auctioneer that has begun requests: an `asked` event on the subject of
-/// this auctioneer.
+/// Reads an announcement: an `asked` event that auctioneer `by` published on its own subject for requests that it has
+/// begun.
 pub fn read_announcement(by: &str, body: &[u8]) -> AuctioneerInput {
     #[derive(serde::Deserialize)]
     struct Asked {
@@ -104,20 +104,20 @@ pub fn read_announcement(by: &str, body: &[u8]) -> AuctioneerInput {
     let Ok(asked) = serde_json::from_slice::<Asked>(body) else {
         return AuctioneerInput::Unreadable;
     };
-    // the subject is what the server's permissions cover; a body can name anybody
+    // server permissions cover the subject; a body can name anybody
     if asked.by != by {
         return AuctioneerInput::WrongSubject;
     }
     let ids = asked.request.into_iter().chain(asked.requests);
     AuctioneerInput::Announced(Announcement {
         claim: asked.auction,
-        // one bad id must not hide the others: each may be started twice if it goes unnoticed
+        // one bad id must not hide the others: a request whose announcement goes unnoticed may be started twice
         ids: ids.filter_map(|id| id.try_into().ok()).collect(),
     })
 }
 
-/// Admits a request that is to be started. Without `run` every cell that runs processes would refuse
-/// it, after up to three auctions; placement does not need it.
+/// Admits a request that is to be started. Placement does not need `run`, but every cell that runs processes would
+/// refuse a request without it, after up to three auctions.
 fn admit_start(
     policy: &Policy,
     parsed: Result<Parsed, WireError>,
@@ -158,7 +158,7 @@ fn admit(
             return Err(placement::Invalid::new(field, value, expected).into());
         }
     }
-    // before an id is made: what is rejected here needs none
+    // before an id is generated: a rejected request needs none
     policy.check_request(&request)?;
     warnings.extend(policy.ignored_fields(&request));
     let given = !request.id.is_empty();
@@ -173,11 +173,11 @@ fn admit(
     })
 }
 
-/// What is known of an invalid message: its id and app, if they can be tokens of a subject.
+/// Returns the id and the app of an invalid message, as far as they can be tokens of a subject.
 fn hints(value: &Value) -> (Option<RequestId>, Option<String>) {
     let name = |field: &str| {
         let text = value.get(field)?.as_str()?;
-        // both become tokens of the subject on which the rejection is published
+        // both become subject tokens when the rejection is published
         check_name(field, text).ok().map(|()| text.to_owned())
     };
     (name("id").and_then(|id| id.parse().ok()), name("app"))
@@ -215,8 +215,8 @@ pub fn read_stop(
     }
 }
 
-/// Parses a dry run: a start request or an array of them; an object may have `without`, `add_cells`
-/// and `explain` beside its own fields, or have the request (or array) under `request`.
+/// Parses a dry run: a start request or an array of them. An object may have `without`, `add_cells` and `explain`
+/// beside its own fields, or carry the request (or array) under `request`.
 pub fn read_place(
     policy: &Policy,
     body: &[u8],
@@ -243,7 +243,7 @@ pub fn read_place(
     let mut requests = Vec::with_capacity(parsed.len());
     for request in parsed {
         let mut request = admit(policy, request, &mut new_id)?;
-        // no start has these fields, so they were warned of as unknown
+        // start requests do not have these fields, so parsing warned that they are unknown
         let of_ours = |warning: &String| {
             let field = warning.split_once(':').map(|(field, _)| field);
             field.is_some_and(|field| ["without", "add_cells", "explain"].contains(&field))
@@ -320,7 +320,7 @@ pub fn read_capacity(
     Ok(AuctioneerInput::Capacity { size, reply })
 }
 
-/// The error for a request without a reply subject, which cannot be answered.
+/// Returns the error for a request without a reply subject, which cannot be answered.
 pub fn no_reply() -> WireError {
     WireError::new(code::INVALID_REQUEST, "the request needs a reply subject")
 }

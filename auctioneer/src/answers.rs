@@ -1,4 +1,4 @@
-//! The cells' answers to starts: accepted, refused, missing, or late.
+//! Cells' answers to starts: accepted, refused, missing or late.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::{
 };
 use shared::InstanceId;
 
-/// A cell answers a start.
+/// Handles a cell's answer to a start.
 pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Acceptance) {
-    // also of an answer that comes too late: what it says of the cell is true whoever waits for it
+    // for late answers, too: what an answer says about the cell is true whether or not anybody still waits for it
     parts.feed.answered(answer);
     parts.feed.has_answered(&answer.cell);
     let Some(dispatch) = parts.dispatches.answered_by(dispatch, &answer.cell) else {
@@ -34,7 +34,7 @@ pub(crate) fn answered(parts: &mut Parts, dispatch: DispatchId, answer: &Accepta
             let done = Done::placed(Arc::clone(&dispatch.cell));
             parts.requests.finish_sent(&mut parts.turn, slot, done);
         } else if let Some(refusal) = refusals.get(&instance) {
-            // these say that our picture of the cell is wrong, so the next start would be refused as well
+            // these reasons mean that our view of the cell is wrong, so the next start would be refused as well
             outdated |= [reason::RESTARTED, reason::STALE, reason::DRAINING]
                 .contains(&refusal.reason.as_str());
             refused(parts, &dispatch, slot, refusal);
@@ -70,7 +70,7 @@ fn report(
         return;
     };
     if let Some(why) = &why {
-        // an outcome is kept for `explain`, which otherwise says what the auction had planned
+        // `explain` reports this outcome; without it, it would show what the auction had planned
         let outcome = match kind {
             kind::UNKNOWN => Outcome::Unknown,
             _ => Outcome::Unplaced,
@@ -104,25 +104,25 @@ fn refused(parts: &mut Parts, dispatch: &Dispatch, slot: Slot, refusal: &Refusal
     });
     report(parts, dispatch, slot, kind::REFUSED, Some(Arc::clone(&why)));
     if let Some(ticket) = parts.requests.get_mut(slot.ticket) {
-        // counted apart: after two of them the next start is sent without the count that the cell compares
+        // counted separately: after two of them the next start is sent without the count that the cell compares
         let changed = refusal.reason == reason::CHANGED;
         ticket.instances[slot.position].changed += u8::from(changed);
     }
-    // its client wants it stopped: another auction would start what was stopped
+    // its client wants it stopped: another auction would start it again
     if refusal.reason == reason::STOPPED {
         return parts.requests.give_up(&mut parts.turn, slot, why);
     }
     again(parts, slot, why);
 }
 
-/// Puts the instance into the next auction, if it may enter one.
+/// Puts the instance into the next auction, if it may still enter one.
 fn again(parts: &mut Parts, slot: Slot, why: Arc<Unplaced>) {
     if !parts.requests.again(parts.turn.now_ms, slot) {
         parts.requests.give_up(&mut parts.turn, slot, why);
     }
 }
 
-/// No responders: the next auction leaves out that cell.
+/// Handles a start without responders: the next auction leaves out that cell.
 pub(crate) fn no_responders(parts: &mut Parts, dispatch: DispatchId) {
     let Some(dispatch) = parts.dispatches.undelivered(dispatch) else {
         parts.turn.counters.stray_answers += 1;
@@ -130,7 +130,7 @@ pub(crate) fn no_responders(parts: &mut Parts, dispatch: DispatchId) {
     };
     parts.turn.counters.no_responders += 1;
     let instances: Vec<InstanceId> = dispatch.jobs.iter().map(|(_, id)| *id).collect();
-    // nobody got the message, so the cell can never accept it: the room is free at once
+    // nobody received the message, so the cell can never accept it: its room is free at once
     parts.feed.undebit(&dispatch.cell, &instances);
     parts.feed.absent(&dispatch.cell, parts.turn.now_ms);
     let why = because(format!("no responders for cell {}", dispatch.cell));
@@ -146,17 +146,17 @@ pub(crate) fn no_responders(parts: &mut Parts, dispatch: DispatchId) {
     }
 }
 
-/// Starts without an answer in time: the instances are unknown.
+/// Gives up starts that were not answered in time: their instances become unknown.
 pub(crate) fn unanswered(parts: &mut Parts) {
     while let Some(dispatch) = parts.dispatches.next_unanswered(parts.turn.now_ms) {
         parts.turn.counters.unanswered += 1;
         let seconds = START_WAIT_MS / 1_000;
         let why = format!("no answer within {seconds}s; not started elsewhere");
-        // the debits stay: the cell may have accepted it, and its answer be lost
+        // the debits stay: the cell may have accepted the start and its answer may have been lost
         for &(slot, instance) in &dispatch.jobs {
             unknown(parts, &dispatch, slot, instance, &why);
         }
-        // a cell that hangs would get the next work, too, from a policy that asks for no bids
+        // without this, a policy that asks for no bids would send the next work to a cell that hangs
         parts.feed.absent(&dispatch.cell, parts.turn.now_ms);
     }
 }
@@ -178,11 +178,11 @@ fn unknown(parts: &mut Parts, dispatch: &Dispatch, slot: Slot, instance: Instanc
     parts.requests.finish_sent(&mut parts.turn, slot, done);
 }
 
-/// A late answer settles unknown instances, and is reported by events.
+/// Handles a late answer: settles unknown instances and reports them in events.
 fn late(parts: &mut Parts, answer: &Acceptance) {
     let mut any = false;
     for instance in &answer.accepted {
-        // much of a late answer was settled by an advertisement already: only what is still unknown counts
+        // an advertisement often settles much of a late answer first: only instances that are still unknown count
         any |= settle(parts, *instance, None);
     }
     for refusal in &answer.refused {
@@ -192,8 +192,7 @@ fn late(parts: &mut Parts, answer: &Acceptance) {
     parts.turn.counters.stray_answers += u64::from(!any);
 }
 
-/// An unknown instance is now known to run or, with a reason, not to. Returns whether it was
-/// unknown.
+/// Settles an unknown instance: it runs or, if `why` is given, does not. Returns whether it was unknown.
 pub(crate) fn settle(parts: &mut Parts, instance: InstanceId, why: Option<Arc<Unplaced>>) -> bool {
     let Some(unsettled) = parts.dispatches.settle(instance) else {
         return false;

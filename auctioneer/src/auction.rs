@@ -1,4 +1,4 @@
-//! One auction: assembling its batch, deciding it, sending the placed instances to their cells.
+//! One auction: assembles its batch, decides it, and sends the placed instances to their cells.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,10 +27,10 @@ use crate::{
 };
 use shared::{AuctionId, InstanceId, RequestId};
 
-/// How long after it was sent a cell still accepts a start.
+/// How long a cell still accepts a start after it was sent.
 pub const START_EXPIRES_MS: u64 = 5_000;
-/// After this many refusals because the cell had more of the app than expected, the next start has
-/// no `believed`: otherwise the instance might never be placed.
+/// After this many refusals because the cell ran more of the app than expected, the next start carries no `believed`:
+/// otherwise the instance might never be placed.
 const MAX_CHANGED: u8 = 2;
 
 /// The jobs of one auction.
@@ -51,7 +51,7 @@ struct Counts {
     unplaced: usize,
 }
 
-/// A batch that was decided, and not sent yet.
+/// A batch that has been decided but not sent yet.
 pub(crate) struct Planned {
     batch: Batch,
     decisions: Vec<Decision>,
@@ -65,15 +65,14 @@ impl std::fmt::Debug for Planned {
     }
 }
 
-/// A job of the batch that a cell won, and the devices that it is to have there.
+/// A job of the batch that a cell won, and the devices that it gets there.
 type Won = (usize, Option<Box<DeviceShares>>);
 
-/// The requests of one app that enter their first auction: their ids, and all their instances'
-/// indices.
+/// The requests of one app that enter their first auction: their ids, and the indices of all their instances.
 type NewRequests = (Vec<RequestId>, Vec<u32>);
 
-/// Holds an auction without the cells that did not bid. The batch is assembled only now, so work
-/// that arrived while waiting for bids takes part.
+/// Decides an auction without the cells that did not bid. The batch is assembled only now, so that work that arrived
+/// during the wait for bids takes part.
 pub(crate) fn decide(
     parts: &mut Parts,
     auction: AuctionId,
@@ -84,10 +83,10 @@ pub(crate) fn decide(
     if batch.jobs.is_empty() {
         return None;
     }
-    // before anything is decided or sent: of two auctioneers with the same request one must give way in time
+    // before anything is decided or sent: if two auctioneers have the same request, one must give way in time
     announce(parts, &batch);
     let mut absent: BTreeSet<Arc<str>> = parts.feed.unreachable(parts.turn.now_ms);
-    // cells without a bid stay in the pool: only this auction does without them
+    // cells that did not bid stay in the pool; only this auction leaves them out
     absent.extend(no_bid);
     let cells = parts.feed.pool().len() - absent.len();
     let context = PlanContext {
@@ -109,7 +108,7 @@ pub(crate) fn decide(
     })
 }
 
-/// Sends what was decided. The time of its starts runs from now: deciding may have taken long.
+/// Sends what was decided. Starts expire relative to now, because deciding may have taken long.
 pub(crate) fn send_planned(parts: &mut Parts, planned: Planned) {
     let Planned {
         batch,
@@ -136,7 +135,7 @@ fn draw_up(parts: &mut Parts, auction: AuctionId, seed: u64) -> Batch {
         jobs: Vec::new(),
         located: BTreeMap::new(),
     };
-    // a batch is decided without a pause, and answers and leases wait meanwhile: the rest is the next batch
+    // deciding a batch blocks, while answers and leases wait: the rest goes into the next batch
     while batch.jobs.len() < MAX_BATCH {
         let Some((slot, ticket)) = parts.requests.next_for(auction) else {
             break;
@@ -152,25 +151,24 @@ fn draw_up(parts: &mut Parts, auction: AuctionId, seed: u64) -> Batch {
     batch
 }
 
-/// Announces new requests to the other auctioneers, which then do not start them: one event for
-/// each app.
+/// Announces new requests to the other auctioneers, so that they do not start them: one event per app.
 fn announce(parts: &mut Parts, batch: &Batch) {
     let learns = parts.settings.policy.learns();
-    // in the order of their first requests
+    // in the order of each app's first request
     let mut apps: Vec<(Arc<str>, NewRequests)> = Vec::new();
     let mut positions: FastMap<Arc<str>, usize> = FastMap::default();
     for slot in &batch.slots {
         let Some(ticket) = parts.requests.get_mut(slot.ticket) else {
             continue;
         };
-        // its first auction announced it; further ones carry that claim in their work
+        // announced by its first auction; in later auctions its work carries that claim
         if ticket.claim.is_some() {
             continue;
         }
         // whole requests are claimed, even if only some of their instances are in this batch
         ticket.claim = Some(batch.auction);
         if learns {
-            // once for each request, whatever becomes of it
+            // once per request, whatever becomes of it
             parts.feed.pool_mut().learn(&ticket.request);
         }
         let position = *positions.entry(Arc::clone(&ticket.app)).or_insert_with(|| {
@@ -181,7 +179,7 @@ fn announce(parts: &mut Parts, batch: &Batch) {
         ids.push(ticket.id.clone());
         indices.extend(ticket.instances.iter().map(|i| i.index));
     }
-    // half: the indices and the rest of the event need room as well
+    // half, because the indices and the rest of the event need room as well
     let max_bytes = parts.turn.max_payload / 2;
     for (app, (ids, indices)) in apps {
         let mut event = Event::app(kind::ASKED, app.as_ref());
@@ -192,7 +190,7 @@ fn announce(parts: &mut Parts, batch: &Batch) {
             event.request = Some(id.clone());
         } else {
             let mut bytes = 0;
-            // ids that do not fit are not announced: if two begin one of them, their outcomes show it
+            // ids that do not fit are not announced: if two auctioneers begin one of them, their outcomes show it
             let fits = ids.into_iter().take_while(|id| {
                 bytes += id.as_str().len() + 3;
                 bytes <= max_bytes
@@ -208,7 +206,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
     let mut winners: FastMap<Arc<str>, Vec<Won>> = FastMap::default();
     let mut unplaced: BTreeMap<(&'static str, Arc<str>), Lines> = BTreeMap::new();
     let mut counts = Counts::default();
-    // before anything else, while every request of the batch is still open
+    // first of all, while every request of the batch is still open
     for decision in &decisions {
         if let Verdict::Duplicate { of } = decision.verdict {
             let (slot, first) = (batch.slots[decision.job], batch.slots[of]);
@@ -241,7 +239,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
                     unplaced.entry((kind, app)).or_default().add(line);
                 }
             }
-            // it has the outcome of the first, which is recorded
+            // it gets the outcome of the first, which is recorded
             Verdict::Duplicate { .. } => continue,
         }
         past.push(record);
@@ -258,7 +256,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
         decisions: past,
         outcomes: FastMap::default(),
     });
-    // by name of the cell, so that the same seed sends in the same order
+    // sorted by cell name, so that the same seed sends in the same order
     let mut winners: Vec<(Arc<str>, Vec<Won>)> = winners.into_iter().collect();
     winners.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     for (cell, jobs) in winners {
@@ -267,8 +265,8 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
     counts
 }
 
-/// It fits nowhere: it is queued if its request allows that, which is reported once. What is deferred waits in any
-/// case, until its queue timeout or, without one, its deadline.
+/// Handles a job that fits nowhere: queues it if its request allows that, and reports this once. Deferred work always
+/// waits, until its queue timeout or, without one, its deadline.
 fn no_room(
     parts: &mut Parts,
     slot: Slot,
@@ -284,7 +282,7 @@ fn no_room(
     } else {
         ticket.queue_end_ms
     };
-    // an auctioneer that is shutting down holds no auction any more in which it might fit
+    // an auctioneer that is shutting down holds no further auction in which the job might fit
     if waits_until_ms <= parts.turn.now_ms || parts.requests.is_closing() {
         counts.unplaced += 1;
         let done = Done::unplaced(why);
@@ -296,17 +294,17 @@ fn no_room(
     first.then_some((kind::QUEUED, line))
 }
 
-/// Sends a cell its part of the batch, in as few messages as max_payload allows.
+/// Sends a cell its part of the batch in as few messages as `max_payload` allows.
 fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: Vec<Won>) {
     let now_ms = parts.turn.now_ms;
     let Some(known) = parts.feed.get(cell) else {
-        return; // cannot happen: the plan is over the cells in the pool
+        return; // cannot happen: plans only use cells in the pool
     };
     let expires = Duration::from_millis(START_EXPIRES_MS);
     let start = CellStart {
         v: VERSION,
         auction: batch.auction,
-        // a rep that has restarted since refuses it: what was planned for is gone
+        // a rep that has restarted since then refuses it: the plan was made for the earlier incarnation
         incarnation: known.incarnation,
         expires_ms: parts.feed.expires_ms(cell, now_ms, expires),
         work: Vec::new(),
@@ -315,7 +313,7 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: Vec<Won>) {
     let mut sent = Vec::with_capacity(jobs.len());
     for (n, devices) in jobs {
         let (slot, job) = (batch.slots[n], &batch.jobs[n]);
-        // what is said to be there is what was there before this instance is debited
+        // before the debit: the counts sent along must be those without this instance
         let Some(mut item) = work_of(parts, batch.auction, cell, slot, job) else {
             continue;
         };
@@ -334,8 +332,8 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: Vec<Won>) {
     dispatch(parts, cell, start, work, sent);
 }
 
-/// The devices that an instance was given. What was not (under a policy that does not ask for them) has no numbers, so
-/// that the cell refuses it.
+/// Returns the devices that an instance was given. A device that it was not given (under a policy that ignores devices)
+/// gets no numbers, so the cell refuses the instance.
 fn shares(request: &Request, given: Option<&DeviceShares>) -> DeviceShares {
     let share = |(name, need): (&String, &DeviceNeed)| {
         let none = || DeviceShare {
@@ -355,7 +353,7 @@ fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job)
     let lrp = request.kind == placement::Kind::Lrp;
     let known = parts.feed.pool().get(cell);
     let believed = known
-        // tasks of one name are different work, of which a cell may have any number
+        // tasks of one name are different work, and a cell may run any number of them
         .filter(|_| lrp && instance.changed < MAX_CHANGED)
         .map(|cell| cell.count_of(&request.app));
     Some(Work {
@@ -377,12 +375,12 @@ fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job)
         run: ticket.run.clone(),
         health: request.health.clone(),
         ready: request.ready.clone(),
-        // absent it is this auction's, which the start names: most messages carry no claim
+        // if absent, the claim is this auction, which the start names: most messages carry no claim
         claim: ticket.claim.filter(|claim| *claim != auction),
     })
 }
 
-/// One message, or two halves if it is too large.
+/// Sends one message, or splits it in two if it is too large.
 fn dispatch(
     parts: &mut Parts,
     cell: &Arc<str>,
@@ -418,7 +416,7 @@ fn dispatch(
     let half = sent.len() / 2;
     if half == 0 {
         let (slot, instance) = sent[0];
-        // debited when the message was assembled, and never sent
+        // debited when the message was assembled, but never sent
         parts.feed.undebit(cell, &[instance]);
         let bytes = body.len();
         let why = because(format!(

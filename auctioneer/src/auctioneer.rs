@@ -1,11 +1,9 @@
-//! The auctioneer's state machine: passes every input to the part that it concerns, and does what
-//! is due.
+//! The auctioneer's state machine: passes every input to the part that handles it, and does what is due.
 //!
-//! Pure: the time is an argument, random numbers come from the given seed, and outputs are
-//! returned.
-//! A start request passes through `requests` (opened), `lookups` (what the cells must be asked
-//! first), `bidding` (when the auction is held), `auction` (decided and sent) and `answers` (the
-//! cells' answers).
+//! Pure: the time is an argument, random numbers come from the given seed, and outputs are returned.
+//!
+//! A start request passes through `requests` (it is opened), `lookups` (the cells are asked first if necessary),
+//! `bidding` (when the auction is held), `auction` (it is decided and sent) and `answers` (the cells' answers).
 
 use std::time::Duration;
 
@@ -39,13 +37,14 @@ use crate::{
 /// How often leases are checked.
 const EXPIRE_MS: u64 = 100;
 
-/// Between two messages, one of them its echo to itself ten times a second. After a longer pause it stood
-/// still or heard nothing: then what others said meanwhile may come only now, after what is asked of it.
+/// The longest normal pause between two messages; the auctioneer sends an echo to itself ten times a second. After a
+/// longer pause it stood still or heard nothing, so messages of others may be read only after the requests that
+/// followed them.
 const MAX_PAUSE_MS: u64 = 1_000;
-/// After a longer one, starts that it had not read may have been given up: whoever sends those of stored requests waits
-/// for 10 s.
+/// After a longer pause, starts that it had not read may have been given up: whoever sends starts of stored requests
+/// waits for 10 s.
 const MAX_STILL_MS: u64 = 9_000;
-/// An echo that comes so long after the pause was sent after it, and what had not been read came before.
+/// An echo that arrives this long after the pause was sent after it, so everything that had piled up has been read.
 const CAUGHT_UP_MS: u64 = 500;
 
 /// The machine.
@@ -53,26 +52,26 @@ const CAUGHT_UP_MS: u64 = 500;
 pub struct Auctioneer {
     pub(crate) parts: Parts,
     bidding: Bidding,
-    /// Decided, and not sent yet.
+    /// Decided, but not sent yet.
     planned: Option<Planned>,
     lookups: Lookups,
     stops: Stops,
     namesake: Namesake,
     joined_events: CellEvents,
     lost_events: CellEvents,
-    /// The initial cells are known: a further one has joined.
+    /// Whether the initial cells are known: a new one has joined.
     warm: bool,
     next_expire_ms: u64,
-    /// When the last message came.
+    /// When the last message arrived.
     last_message_ms: u64,
-    /// When the first one came after it had stood still; none once it has read what came meanwhile.
+    /// When the first message arrived after it stood still; none once everything from before has been read.
     woke_ms: Option<u64>,
 }
 
 impl Auctioneer {
-    /// A machine with an empty pool.
+    /// Creates a machine with an empty pool.
     pub fn new(settings: Settings) -> Self {
-        // not the number from which seeds and ids follow, because it is published
+        // not the number that seeds and ids are derived from, because the token is published
         let token = EchoToken::new(SplitMix64::new(!settings.seed).draw());
         Self {
             parts: Parts {
@@ -115,8 +114,7 @@ impl Auctioneer {
     pub fn take(&mut self, now_ms: u64, input: AuctioneerInput) {
         use AuctioneerInput as Input;
         self.parts.turn.now_ms = now_ms;
-        // these two come from this process: they prove nothing about messages
-        if !matches!(input, Input::Connected(_) | Input::Shutdown) {
+        if !input.is_own() {
             self.evidence(now_ms);
         }
         let parts = &mut self.parts;
@@ -134,7 +132,7 @@ impl Auctioneer {
                     let (out, cell) = (&mut parts.turn.out, subject_cell);
                     out.push(AuctioneerOutput::Dropped { cell, error });
                 }
-                // a bid in time, a joined cell and settled instances all come with a report, however it arrived
+                // bids in time, joined cells and settled instances all come with a report, whatever its kind
                 self.reported(kind, received);
             }
             Input::Simulated(SimulatedInput::Report { kind, report }) => {
@@ -178,16 +176,17 @@ impl Auctioneer {
                 parts.feed.interrupted();
                 self.missed(now_ms);
             }
+            Input::Standing(standing) => parts.requests.stand(standing),
             Input::Shutdown => parts.requests.close(&mut parts.turn),
         }
         self.forget_ended();
     }
 
-    /// Messages flow. After a pause some may have been missed.
+    /// Records that messages arrive. After a pause some may have been missed.
     fn evidence(&mut self, now_ms: u64) {
         self.parts.feed.evidence(now_ms);
         let pause_ms = now_ms.saturating_sub(self.last_message_ms);
-        // not at the first message: after a start every id is unsure anyway
+        // not for the first message: after a start every id is unsure anyway
         if std::mem::replace(&mut self.last_message_ms, now_ms) > 0 && pause_ms > MAX_PAUSE_MS {
             self.missed(now_ms);
             if pause_ms > MAX_STILL_MS {
@@ -197,7 +196,8 @@ impl Auctioneer {
         }
     }
 
-    /// An echo, of this program or of another one of its name. What comes after its own was sent a moment ago.
+    /// Handles an echo under this auctioneer's name, its own or a namesake's. Whatever follows its own echo was sent a
+    /// moment ago.
     fn echo(&mut self, now_ms: u64, token: Option<EchoToken>) {
         if let Some(token) = token
             && !self.namesake.heard(now_ms, token)
@@ -210,37 +210,40 @@ impl Auctioneer {
         }
     }
 
-    /// Does what is due: deadlines, leases, the next auction. Returns all outputs since the last
-    /// run. For drivers whose time does not pass meanwhile: [`Auctioneer::plan`], then [`Auctioneer::send`].
+    /// Does what is due: deadlines, leases, the next auction. Returns all outputs since the last run. Drivers whose
+    /// clock advances while the machine decides call [`Auctioneer::plan`], then [`Auctioneer::send`].
     pub fn run(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
         self.plan(now_ms);
         self.send(now_ms)
     }
 
-    /// Does what is due, up to the decision of the next auction, which may take long.
-    /// [`Auctioneer::send`] must follow at once.
+    /// Does what is due, up to deciding the next auction, which may take long. [`Auctioneer::send`] must follow
+    /// immediately.
     pub fn plan(&mut self, now_ms: u64) {
         let parts = &mut self.parts;
         parts.turn.now_ms = now_ms;
-        // before the auction: what is over must not be placed once more in it
+        // before the auction, which must not place again what is over
         answers::unanswered(parts);
         parts.requests.due(&mut parts.turn);
         self.forget_ended();
         let parts = &mut self.parts;
         self.lookups.run(parts);
         self.stops.end_due(&mut parts.turn);
-        // a cell whose lease is over must not win below
+        // a cell whose lease is over must not win the auction
         if now_ms >= self.next_expire_ms {
             self.expire(now_ms);
         }
         let parts = &mut self.parts;
-        // all of the above may have made room, or changed the pool for what is queued
+        if !parts.requests.holds_auctions() {
+            return parts.requests.hand_over(&mut parts.turn);
+        }
+        // all of the above may have made room, or changed the pool for queued work
         parts.requests.requeue(now_ms, parts.feed.version());
         // last, so that all inputs and deadlines of this moment share one auction
         self.planned = self.bidding.hold_auction(parts);
     }
 
-    /// Sends what was decided: the time of its starts runs from now. Returns all outputs since the last call.
+    /// Sends what was decided; starts expire relative to now. Returns all outputs since the last call.
     pub fn send(&mut self, now_ms: u64) -> Vec<AuctioneerOutput> {
         self.parts.turn.now_ms = now_ms;
         if let Some(planned) = self.planned.take() {
@@ -250,101 +253,103 @@ impl Auctioneer {
         std::mem::take(&mut self.parts.turn.out)
     }
 
-    /// What the last [`Auctioneer::send`] returned is sent now: the wait for the cells' answers begins. For drivers whose
-    /// time passes while the machine decides.
+    /// Records that the outputs of the last [`Auctioneer::send`] leave now: the wait for the cells' answers begins. For
+    /// drivers whose clock advances while the machine decides.
     pub fn sent(&mut self, now_ms: u64) {
         self.parts.dispatches.sent(now_ms);
     }
 
-    /// When [`Auctioneer::run`] must be called at the latest.
+    /// Returns the latest time at which [`Auctioneer::run`] must be called.
     pub fn next_wake_ms(&self) -> u64 {
         self.next_work_ms().min(self.next_expire_ms)
     }
 
-    /// As [`Auctioneer::next_wake_ms`], without the check of leases ten times a second. Only for the
-    /// simulator, which skips hours in which no lease can end.
+    /// Like [`Auctioneer::next_wake_ms`], without the check of leases ten times a second. Only for the simulator, which
+    /// skips hours in which no lease can end.
     pub fn next_work_ms(&self) -> u64 {
         let parts = &self.parts;
-        [
+        let auction = [
             parts.requests.next_requeue_ms(parts.feed.version()),
             self.bidding.next_ms(parts.requests.for_auction() > 0),
+        ];
+        let holds = parts.requests.holds_auctions();
+        let others = [
             parts.dispatches.next_ms(),
             parts.requests.next_due_ms(),
             self.lookups.next_ms(),
             self.stops.next_ms(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-        .unwrap_or(u64::MAX)
+        ];
+        let auction = auction.into_iter().filter(|_| holds);
+        let next = auction.chain(others).flatten().min();
+        next.unwrap_or(u64::MAX)
     }
 
-    /// From now on a cell that advertises for the first time is reported as joined: earlier ones
-    /// were there before this auctioneer.
+    /// Ends warm-up: from now on a cell that advertises for the first time is reported as joined. Earlier ones were
+    /// there before this auctioneer.
     pub fn warmed_up(&mut self) {
         self.warm = true;
     }
 
-    /// What its echoes to itself say.
+    /// Returns the token in its echoes to itself.
     pub fn token(&self) -> EchoToken {
         self.namesake.token()
     }
 
-    /// Whether it must leave, because another auctioneer has its name.
+    /// Returns whether it must leave because another auctioneer has its name.
     pub fn has_namesake(&self) -> bool {
         self.namesake.leaves()
     }
 
-    /// For a simulator, which hears everything, and in which no id was used before: none is looked for
-    /// because its outcome may have been missed.
+    /// Trusts that unknown ids are new. For a simulator, in which every message is heard and no id was used before, so
+    /// that no id has to be looked up.
     pub fn trust_ids(&mut self) {
         self.parts.requests.trust_ids();
     }
 
-    /// The largest message that the server accepts now, bytes.
+    /// Sets the largest message that the server accepts, in bytes.
     pub fn set_max_payload(&mut self, max_payload: usize) {
         self.parts.turn.max_payload = max_payload;
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         let mut counters = self.parts.turn.counters.clone();
         counters.dropped_outcomes = self.parts.requests.forgotten();
         counters
     }
 
-    /// The pool.
+    /// Returns the pool feed.
     pub fn feed(&self) -> &Feed {
         &self.parts.feed
     }
 
-    /// Whether no request is open.
+    /// Returns whether no request is open.
     pub fn is_idle(&self) -> bool {
         self.parts.requests.is_empty() && self.stops.is_empty()
     }
 
-    /// The ids of the open requests, and whether something of each waits for an auction or is queued.
+    /// Returns the ids of the open requests, and for each whether any of it waits for an auction or is queued.
     pub fn open_requests(&self) -> impl Iterator<Item = (&str, bool)> {
         let open = self.parts.requests.tickets();
         open.map(|ticket| (ticket.id.as_str(), ticket.waits()))
     }
 
-    /// How many jobs wait for an auction or are queued.
+    /// Returns how many jobs wait for an auction or are queued.
     pub fn waiting(&self) -> usize {
         self.parts.requests.waiting()
     }
 
-    /// Messages may have been missed: what waits here may run already.
+    /// Handles the possible loss of messages: what waits here may run already.
     fn missed(&mut self, now_ms: u64) {
         let unsure = self.parts.requests.missed(now_ms);
-        // without the missed answers a lookup would conclude that nobody has the instances
+        // with answers missing, a lookup would conclude that nobody has the instances
         self.lookups.ask_again();
         self.lookups.check(unsure);
-        // a cell may have been lost to others, and be back
+        // other auctioneers may have lost a cell that is back by now
         self.lookups.compare(&self.parts);
     }
 
-    /// A start message: each request is taken, repeated or rejected by itself.
+    /// Handles a start message: each of its requests is accepted, repeated or rejected separately.
     fn start(&mut self, message: StartMessage) {
         let parts = &mut self.parts;
         let group = parts.requests.open_group(&message);
@@ -363,7 +368,7 @@ impl Auctioneer {
             return;
         }
         if rejected.len() == count {
-            // the group would wait for answers that never come
+            // otherwise the group would wait for answers that never come
             parts.requests.reject_group(group);
             let rejected: Vec<Rejected> = rejected.into_iter().map(|(_, why)| why).collect();
             return self.reject(&rejected, reply);
@@ -379,7 +384,7 @@ impl Auctioneer {
         }
     }
 
-    /// A message that is invalid as a whole: it is answered with one error.
+    /// Rejects a message that is invalid as a whole: it is answered with one error.
     fn reject(&mut self, rejected: &[Rejected], reply: Option<ReplyKey>) {
         let turn = &mut self.parts.turn;
         turn.counters.rejected += 1;
@@ -409,7 +414,7 @@ impl Auctioneer {
         if received.joined {
             self.lookups.cell_joined(parts, &cell);
         }
-        // the cells of the first seconds were there before this auctioneer: reported, they would look like news
+        // cells that join in the first seconds were there before this auctioneer: an event would make them look new
         if received.joined && self.warm {
             let has_answered = kind != ReportKind::Advert;
             if self.joined_events.admit(parts.turn.now_ms, has_answered) {
@@ -434,7 +439,7 @@ impl Auctioneer {
     }
 
     fn lost(&mut self, lost: LostCell, why: String) {
-        // whatever waits for its answer would wait for the whole deadline
+        // whatever waits for its answer would otherwise wait until the deadline
         self.bidding.cell_gone(&lost.name);
         self.lookups.cell_gone(&lost.name);
         self.stops.cell_gone(&lost.name);
@@ -446,14 +451,14 @@ impl Auctioneer {
         }
     }
 
-    /// Forgets what was asked for requests that have ended.
+    /// Drops lookups for requests that have ended.
     fn forget_ended(&mut self) {
         let ended = self.parts.requests.take_ended();
         self.lookups.forget(&ended);
     }
 }
 
-/// Reports what a lost cell was running, for whatever replaces instances. As many apps as fit into
+/// Builds the event about what a lost cell was running, for whatever replaces instances, with as many apps as fit into
 /// `max_bytes`.
 fn lost_event(lost: LostCell, why: String, max_bytes: usize) -> Event {
     let mut event = Event::cell(kind::CELL_LOST, lost.name.as_ref());
@@ -463,7 +468,7 @@ fn lost_event(lost: LostCell, why: String, max_bytes: usize) -> Event {
     event.tasks = lost.tasks;
     let (mut bytes, all) = (0, lost.apps.len());
     let fits = lost.apps.into_iter().take_while(|(app, _)| {
-        // quotes, colon, count and comma beside the name
+        // quotes, colon, count and comma next to the name
         bytes += app.len() + 16;
         bytes <= max_bytes
     });

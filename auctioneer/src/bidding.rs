@@ -1,4 +1,4 @@
-//! When an auction begins, and which bids it waits for.
+//! Decides when an auction begins and which bids it waits for.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,18 +13,18 @@ use crate::{
 };
 use shared::AuctionId;
 
-/// How long an auction waits for bids, milliseconds.
+/// How long an auction waits for bids, in milliseconds.
 pub const BID_WAIT_MS: u64 = 300;
-/// Under load, a policy without bids would hold an auction for every message, each with a start of
-/// hardly more than one instance per cell. So while starts of an earlier auction are in flight,
-/// requests gather for this long. A start on an idle cluster never waits.
+/// How long requests gather while starts of an earlier auction are in flight. Otherwise a policy without bids would,
+/// under load, hold an auction for every message, each with starts of hardly more than one instance per cell. A start
+/// on an idle cluster never waits.
 pub const GATHER_MS: u64 = 20;
 
 /// The auction that waits for bids or gathers requests.
 #[derive(Debug, Default)]
 pub(crate) struct Bidding {
     round: Option<BidRound>,
-    /// Until when requests gather for the next auction, see [`GATHER_MS`].
+    /// Until when requests gather for the next auction; see [`GATHER_MS`].
     gather_until_ms: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ struct BidRound {
     auction: AuctionId,
     missing: FastSet<Arc<str>>,
     answered: FastSet<Arc<str>>,
-    /// In addition to those, all except these, see
+    /// If set, every cell except these has answered, too; see
     /// [`SimulatedInput::Unchanged`](crate::sim::SimulatedInput).
     all_but: Option<BTreeSet<Arc<str>>>,
     until_ms: u64,
@@ -48,13 +48,13 @@ impl BidRound {
 }
 
 impl Bidding {
-    /// Begins an auction if there is work, and decides it when the bids are in.
+    /// Begins an auction if there is work, and decides it once the bids are in.
     pub(crate) fn hold_auction(&mut self, parts: &mut Parts) -> Option<Planned> {
         let work = parts.requests.for_auction() > 0;
         if self.round.is_none() && work && self.gathered(parts) {
             let auction = parts.new_auction_id();
             if !parts.settings.policy.wants_bids() {
-                // nothing to wait for: the pool is up to date as far as it can be
+                // nothing to wait for: the pool is as current as it can be
                 return auction::decide(parts, auction, Vec::new());
             }
             self.ask(parts, auction);
@@ -66,10 +66,10 @@ impl Bidding {
         auction::decide(parts, round.auction, no_bid)
     }
 
-    /// Whether the next auction may begin: requests gather while starts are in flight.
+    /// Returns whether the next auction may begin: requests gather while starts are in flight.
     fn gathered(&mut self, parts: &Parts) -> bool {
         let now_ms = parts.turn.now_ms;
-        // more than one batch gains nothing by waiting, and a shutdown has no time for it
+        // a full batch gains nothing by waiting, and a shutdown has no time to wait
         let enough = parts.requests.is_closing() || parts.requests.for_auction() >= MAX_BATCH;
         if !parts.settings.policy.wants_bids() && !parts.dispatches.is_empty() && !enough {
             let until_ms = *self.gather_until_ms.get_or_insert(now_ms + GATHER_MS);
@@ -90,11 +90,11 @@ impl Bidding {
             .map(|(name, _)| Arc::clone(name))
             .collect();
         if missing.is_empty() {
-            // if all are silent the fault may be ours: then all are waited for again
+            // if all are silent, the fault may be ours: then all of them are waited for again
             let live = parts.feed.cells_unordered().filter(present);
             missing = live.map(|(name, _)| Arc::clone(name)).collect();
         }
-        // an empty pool: the round ends at once, and the auction says that there are no cells
+        // with an empty pool the round ends at once, and the auction reports that there are no cells
         if !missing.is_empty() {
             parts.turn.out.push(AuctioneerOutput::AskBids { auction });
         }
@@ -107,7 +107,7 @@ impl Bidding {
         });
     }
 
-    /// A cell reported; that may be its bid.
+    /// Handles a cell's report, which may be its bid.
     pub(crate) fn reported(
         &mut self,
         parts: &mut Parts,
@@ -118,7 +118,7 @@ impl Bidding {
         let Some(round) = &mut self.round else {
             return;
         };
-        // its state was asked for because its bid was "unchanged" since a report we missed
+        // a state counts as a bid: it was asked for because the bid was "unchanged" since a report that we missed
         let bid = auction == Some(round.auction) || kind == ReportKind::State;
         if bid && round.answered.insert(Arc::clone(cell)) {
             round.missing.remove(cell);
@@ -126,7 +126,7 @@ impl Bidding {
         }
     }
 
-    /// Every known cell except these bid "unchanged".
+    /// Records that every known cell except these bids "unchanged".
     pub(crate) fn unchanged(&mut self, auction: Option<AuctionId>, except: BTreeSet<Arc<str>>) {
         let round = self.round.as_mut();
         if let Some(round) = round.filter(|round| auction == Some(round.auction)) {
@@ -138,16 +138,16 @@ impl Bidding {
         }
     }
 
-    /// The cell will not bid in this auction.
+    /// Handles the loss of a cell, which will not bid in this auction.
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
         if let Some(round) = &mut self.round {
             round.missing.remove(cell);
-            // the count of the answered is compared with the pool, which the cell has left
+            // the number of answers is compared with the pool, which the cell has left
             round.answered.remove(cell);
         }
     }
 
-    /// When the auction of the work that now waits is held at the latest.
+    /// Returns the latest time at which the auction of the work that waits now is held.
     pub(crate) fn next_ms(&self, work: bool) -> Option<u64> {
         match &self.round {
             Some(round) => Some(round.until_ms),
@@ -162,7 +162,7 @@ impl BidRound {
         for cell in &self.missing {
             parts.feed.missed_bid(cell, &mut parts.turn.counters);
         }
-        // mostly all have: found without a look at each name
+        // usually all have bid, which is found without looking at each name
         if self.answered.len() >= parts.feed.pool().len() {
             return Vec::new();
         }

@@ -1,12 +1,12 @@
-//! Bounds the events about cells that come and go, because who may advertise can make up many.
+//! Limits events about cells that come and go: whoever may advertise can make up many cells.
 
-/// The most events in a second about cells that joined, and so many about cells that were lost, of those that
-/// have never answered a question. Of the others every one is reported.
+/// The most events per second about joined cells, and the same number about lost cells, for cells that have never
+/// answered a question. All other cells are always reported.
 pub const MAX_CELL_EVENTS: u32 = 1_000;
 
 const SECOND_MS: u64 = 1_000;
 
-/// One kind of these events.
+/// The limit for one kind of these events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CellEvents {
     second_began_ms: u64,
@@ -14,7 +14,7 @@ pub(crate) struct CellEvents {
 }
 
 impl CellEvents {
-    /// Whether the next one is published.
+    /// Returns whether the next event is published.
     pub(crate) fn admit(&mut self, now_ms: u64, has_answered: bool) -> bool {
         if has_answered {
             return true;

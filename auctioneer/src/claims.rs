@@ -1,10 +1,9 @@
-//! Two auctioneers that have begun the same request: the one with the lower claim counts. A claim is the
-//! id of the auction with which an auctioneer began a request; it stands in its announcement, in its
-//! starts and in its answer.
+//! Handles requests that two auctioneers have begun: the one with the lower claim counts. A claim is the id of the
+//! auction with which an auctioneer began a request; it is part of its announcement, its starts and its answer.
 //!
-//! Whoever hears that the other one's claim is lower sends nothing more, and answers what the other one
-//! answers. What both have sent is looked for on the cells, which know for which claim they run what:
-//! that with the lowest claim stays. So it does not matter which of the two is still there to see it.
+//! An auctioneer that hears of a lower claim sends nothing more and gives the other one's answer. What both have sent
+//! is looked up on the cells, which know the claim of everything they run: the copy with the lowest claim stays. So it
+//! does not matter which of the two is still there to see it.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use crate::{
     reply,
 };
 
-/// An auctioneer, this one or another, has begun requests.
+/// Handles an announcement: an auctioneer, this one or another, has begun requests.
 pub(crate) fn announced(parts: &mut Parts, lookups: &mut Lookups, announcement: &Announcement) {
     let mut yielding = Vec::new();
     for id in &announcement.ids {
@@ -33,11 +32,12 @@ pub(crate) fn announced(parts: &mut Parts, lookups: &mut Lookups, announcement: 
             None => rival_of_ended(parts, lookups, id, announcement.claim),
         }
     }
-    // together: each time all that waits is looked through
+    // all together, because each call walks everything that waits
     give_way(parts, lookups, &yielding);
 }
 
-/// A request that is open here was begun elsewhere, too, unless it is our own echo. Whether it gives way.
+/// Handles an announcement of a request that is open here, unless it is our own echo: another auctioneer has begun it,
+/// too. Returns whether ours gives way.
 fn rival(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, theirs: AuctionId) -> bool {
     let now_ms = parts.turn.now_ms;
     let Some(ticket) = parts.requests.get_mut(key) else {
@@ -47,26 +47,26 @@ fn rival(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, theirs: Auctio
     if ticket.claim == Some(theirs) {
         return false;
     }
-    // from now on our answer is not final: which copy stays is seen on the cells
+    // from now on our answer is not final: the cells show which copy stays
     ticket.contested = true;
     ticket.announced = true;
     let (id, begun) = (ticket.id.clone(), Arc::new(ticket.begun()));
     let (ours, yielded) = (ticket.claim, ticket.yielded);
     lookups.watch(now_ms, &id, begun);
     if let Some(ours) = ours.filter(|ours| *ours < theirs) {
-        // they may not have heard of ours
+        // the other auctioneer may not have heard of ours
         tell_ours(parts, key, ours);
         return false;
     }
     !yielded
 }
 
-/// The other one learns that our claim is lower, with the answer if there is one.
+/// Tells the other auctioneer that our claim is lower, and our answer if there is one.
 fn tell_ours(parts: &mut Parts, key: TicketId, ours: AuctionId) {
     let Some(ticket) = parts.requests.get(key) else {
         return;
     };
-    // an outcome says more than an announcement: it ends the other one's wait
+    // an outcome says more than an announcement: it ends the other auctioneer's wait
     if ticket.replied {
         let answer = reply::answer(ticket, parts.turn.max_payload);
         return parts.turn.out.push(AuctioneerOutput::Outcome {
@@ -88,17 +88,17 @@ fn give_way(parts: &mut Parts, lookups: &mut Lookups, keys: &[TicketId]) {
     lookups.follow(parts.turn.now_ms, keys);
 }
 
-/// A request that has ended here was begun elsewhere: what runs twice is ended, and the other one is told the
-/// answer, if it is certain.
+/// Handles a request that has ended here and was begun elsewhere: copies that run twice are ended, and the other
+/// auctioneer is told the answer if it is certain.
 fn rival_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, theirs: AuctionId) {
     let now_ms = parts.turn.now_ms;
     let outcomes = parts.requests.outcomes();
-    // once: where what runs twice cannot be killed, each tells the other of the claim again and again
+    // only once: if a duplicate cannot be killed, each auctioneer would keep telling the other of its claim
     if outcomes.is_uncontested(id) && outcomes.claim(id) != Some(theirs) {
         if let Some(begun) = outcomes.own(id) {
             lookups.watch(now_ms, id, begun);
         }
-        // an outcome that is not certain is not passed on: the other one asks the cells itself
+        // an uncertain outcome is not passed on: the other auctioneer asks the cells itself
         if let Some(Seen::Ended(body)) = outcomes.get(id.as_str()) {
             parts.turn.out.push(AuctioneerOutput::Outcome {
                 id: id.clone(),
@@ -109,7 +109,7 @@ fn rival_of_ended(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, thei
     parts.requests.announced(now_ms, id, theirs);
 }
 
-/// The outcome of a request, ours come back or another auctioneer's.
+/// Handles the outcome of a request, our own or another auctioneer's.
 pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, body: Bytes) {
     let now_ms = parts.turn.now_ms;
     let Some(key) = parts.requests.by_id(id) else {
@@ -127,7 +127,7 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
         return;
     }
     if !ticket.was_sent() {
-        // nothing of ours runs anywhere, so theirs is the whole truth
+        // nothing of ours runs anywhere, so the other auctioneer's outcome is the whole truth
         if announced || ticket.announced {
             return parts.requests.end_with(&mut parts.turn, key, ended);
         }
@@ -137,7 +137,7 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
     let lower = ended.claim.is_some() && ticket.claim.is_none_or(|ours| ended.claim < Some(ours));
     let (begun, yielded) = (Arc::new(ticket.begun()), ticket.yielded);
     if lower {
-        // which of the two copies there are is seen on the cells
+        // the cells show which of the two copies exist
         ticket.theirs = Some(ended.body);
     }
     lookups.watch(now_ms, id, begun);
@@ -146,7 +146,7 @@ pub(crate) fn outcome(parts: &mut Parts, lookups: &mut Lookups, id: &RequestId, 
     }
 }
 
-/// An outcome, unless it is none; then that is counted.
+/// Reads an outcome; a body that is none is counted.
 fn heard(parts: &mut Parts, id: &RequestId, body: Bytes) -> Option<Ended> {
     let feed = &parts.feed;
     let ended = Ended::heard(id, body, |cell| feed.get(cell).is_some());
@@ -154,15 +154,15 @@ fn heard(parts: &mut Parts, id: &RequestId, body: Bytes) -> Option<Ended> {
     ended
 }
 
-/// An outcome of what waits here, which nobody has announced: it can be made up, or the announcement was
-/// missed. The cells are asked before any of it is sent.
+/// Handles an outcome of a request that waits here and that nobody has announced: it may be made up, or the
+/// announcement was missed. The cells are asked before any of the request is sent.
 fn look_first(parts: &mut Parts, lookups: &mut Lookups, key: TicketId, ended: Ended) {
     let now_ms = parts.turn.now_ms;
     let Some(ticket) = parts.requests.get_mut(key) else {
         return;
     };
     ticket.contested = true;
-    // it counts if we give way, and no cell has any of it any more
+    // used if we give way and no cell has any of the request any more
     ticket.theirs = Some(ended.body);
     let (id, begun) = (ticket.id.clone(), Arc::new(ticket.begun()));
     lookups.watch(now_ms, &id, begun);

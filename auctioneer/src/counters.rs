@@ -1,33 +1,33 @@
-//! Counters of what was done and dropped, in the service's STATS.
+//! Counters of what was done and dropped, reported in the service's STATS.
 
 use serde::Serialize;
 
 /// Counts since the start of this auctioneer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Reports of cells received: advertisements, bids and answers to `.state`.
+    /// Cell reports received: advertisements, bids and answers to `.state`.
     pub reports: u64,
     /// Reports that only renewed a lease.
     pub renewed: u64,
-    /// Dropped: not a valid message, or of another version.
+    /// Messages dropped: invalid, or of another version.
     pub dropped_malformed: u64,
-    /// Dropped: the body names another sender than the subject.
+    /// Messages dropped: the body names another sender than the subject.
     pub dropped_wrong_subject: u64,
-    /// Answers not given: the request wants them on a subject that is no inbox.
+    /// Answers not sent: the request asked for them on a subject that is no inbox.
     pub dropped_reply_subject: u64,
-    /// What the server's permissions refused.
+    /// Operations refused by the server's permissions.
     pub dropped_not_permitted: u64,
-    /// Dropped: too large, or with too many apps.
+    /// Reports dropped: too large, or with too many apps.
     pub dropped_too_large: u64,
-    /// Dropped: an older version than the one known.
+    /// Reports dropped: an older version than the known one.
     pub dropped_old_seq: u64,
-    /// Dropped: an incarnation that was replaced or has withdrawn.
+    /// Reports dropped: the incarnation was replaced or has withdrawn.
     pub dropped_old_incarnation: u64,
-    /// Dropped: the pool is full.
+    /// Reports dropped: the pool is full.
     pub dropped_pool_full: u64,
-    /// Cells that never answered and made room, in a full pool, for one that does.
+    /// Cells that never answered and were removed from a full pool to make room for one that does.
     pub cells_displaced: u64,
-    /// Bids "unchanged" since a report that was not received; the cell's state was asked for.
+    /// Bids "unchanged" since a report that was not received; the cell was asked for its state.
     pub missed_reports: u64,
     /// Cells that joined.
     pub cells_joined: u64,
@@ -41,11 +41,11 @@ pub struct Counters {
     pub rejected: u64,
     /// Requests that repeated an earlier one.
     pub repeats: u64,
-    /// Requests that gave way to those of another auctioneer with the same id.
+    /// Requests that gave way to another auctioneer's request with the same id.
     pub gave_way: u64,
-    /// Instances that ran twice, of which one was ended.
+    /// Instances that ran twice and of which one copy was ended.
     pub duplicates_ended: u64,
-    /// How often all cells were asked for what they run, to compare it.
+    /// How often all cells were asked what they run, for a comparison.
     pub comparisons: u64,
     /// Ids of running instances that were not compared, because there were too many.
     pub dropped_ids: u64,
@@ -73,9 +73,13 @@ pub struct Counters {
     pub dropped_too_fast: u64,
     /// Messages that the client did not accept for sending.
     pub dropped_unsent: u64,
-    /// Events about cells that joined or were lost, not published because there were too many of cells that
-    /// have never answered.
+    /// Events about joined or lost cells that were not published: there were too many about cells that have never
+    /// answered.
     pub dropped_cell_events: u64,
+    /// How often it was granted to accept requests (`--single`).
+    pub grants: u64,
+    /// 1 while that grant is held.
+    pub granted: u8,
     /// Remembered outcomes dropped early for lack of space.
     pub dropped_outcomes: u64,
 }

@@ -30,13 +30,13 @@ pub(crate) struct Unsettled {
     pub(crate) auction: AuctionId,
 }
 
-/// Starts without an answer so far.
+/// Starts that have not been answered yet.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatches {
     sent: FastMap<DispatchId, Dispatch>,
-    /// When each is given up; the wait is the same for all, so they are in order.
+    /// When each start is given up, in order of time, because all wait equally long.
     ends: VecDeque<(u64, DispatchId)>,
-    /// How many of the last of these were added since [`Dispatches::sent`].
+    /// How many of the last entries were added since [`Dispatches::sent`].
     fresh: usize,
     unsettled: FastMap<InstanceId, Unsettled>,
     unsettled_order: VecDeque<InstanceId>,
@@ -49,13 +49,13 @@ impl Dispatches {
         self.next += 1;
         let id = DispatchId::new(self.next);
         self.ends.push_back((now_ms + START_WAIT_MS, id));
-        // not `sent` yet: the machine still decides, and its driver says when the messages leave
+        // not sent yet: the machine is still deciding, and its driver calls `sent` when the messages leave
         self.fresh += 1;
         self.sent.insert(id, dispatch);
         id
     }
 
-    /// What was added since the last call is sent only now: deciding may have taken long.
+    /// Records that the starts added since the last call leave only now: deciding may have taken long.
     pub(crate) fn sent(&mut self, now_ms: u64) {
         let fresh = std::mem::take(&mut self.fresh);
         for (at_ms, _) in self.ends.iter_mut().rev().take(fresh) {
@@ -63,25 +63,26 @@ impl Dispatches {
         }
     }
 
-    /// The cell answered. None if the start is not in flight (any more), or went to another cell.
+    /// Removes and returns the start that the cell answered; none if it is not in flight (any more) or went to another
+    /// cell.
     pub(crate) fn answered_by(&mut self, id: DispatchId, cell: &str) -> Option<Dispatch> {
-        // an answer that names another cell is none to this start
+        // an answer that names another cell does not belong to this start
         let ours = self.sent.get(&id)?.cell.as_ref() == cell;
         if ours { self.sent.remove(&id) } else { None }
     }
 
-    /// The start could not be delivered.
+    /// Removes and returns a start that could not be delivered.
     pub(crate) fn undelivered(&mut self, id: DispatchId) -> Option<Dispatch> {
         self.sent.remove(&id)
     }
 
-    /// The next start whose answer is overdue.
+    /// Removes and returns the next start whose answer is overdue.
     pub(crate) fn next_unanswered(&mut self, now_ms: u64) -> Option<Dispatch> {
         while let Some((_, id)) = self.ends.front().filter(|(at_ms, _)| *at_ms <= now_ms) {
             let id = *id;
             self.ends.pop_front();
             let dispatch = self.sent.remove(&id);
-            // an entry of one that was answered stays in the list until its time comes: cheaper than to look for it
+            // entries of answered starts stay in the list until their time comes: cheaper than searching for them
             if dispatch.is_some() {
                 return dispatch;
             }
@@ -93,12 +94,12 @@ impl Dispatches {
         self.sent.is_empty()
     }
 
-    /// When the next answer becomes overdue.
+    /// Returns when the next answer becomes overdue.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.ends.front().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Expects a late answer, or the cell's next advertisement, to settle this instance.
+    /// Waits for a late answer, or the cell's next advertisement, to settle this instance.
     pub(crate) fn await_late(&mut self, instance: InstanceId, unsettled: Unsettled) {
         self.unsettled.insert(instance, unsettled);
         self.unsettled_order.push_back(instance);
@@ -109,7 +110,7 @@ impl Dispatches {
         }
     }
 
-    /// Settles an unknown instance. None if it was not unknown.
+    /// Settles an unknown instance; returns none if it was not unknown.
     pub(crate) fn settle(&mut self, instance: InstanceId) -> Option<Unsettled> {
         self.unsettled.remove(&instance)
     }

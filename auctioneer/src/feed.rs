@@ -1,5 +1,5 @@
-//! The pool feed: the cells' reports, how long they are valid, and the debits for what was sent and
-//! is not in the reports yet. Keeps the [`Pool`] (last report less debits) up to date.
+//! The pool feed: the cells' reports, how long they are valid, and the debits for work that was sent and that no report
+//! shows yet. Keeps the [`Pool`] (last reports less debits) up to date.
 //!
 //! Pure: the time is an argument, and nothing is sent.
 
@@ -23,29 +23,29 @@ use crate::{counters::Counters, ids::PoolVersion, limits::Limits, pool_time::Poo
 pub use known::{Debit, Known};
 pub use received::{LostCell, Received, ReportKind};
 
-/// The largest report of a cell, bytes.
+/// The largest report of a cell, in bytes.
 pub const MAX_REPORT_BYTES: usize = 256 * 1024;
 /// The most apps in a report.
 pub const MAX_APPS: usize = 10_000;
 /// The most cells.
 pub const MAX_CELLS: usize = 50_000;
-/// Between two questions to cells for which there is no room, milliseconds.
+/// The interval between questions to cells for which there is no room, in milliseconds.
 const ASK_NEWCOMER_MS: u64 = 10;
 
-/// All cells in the pool, and what is known of each.
+/// All cells of the pool and what is known of each.
 #[derive(Debug)]
 pub struct Feed {
     cells: Cells,
     pool: Pool,
     time: PoolTime,
-    /// Cells to which nothing is sent for now; the time of some may be over.
+    /// Cells to which nothing is sent for now; for some this may already be over.
     unreachable: BTreeSet<Arc<str>>,
     former: Former,
     apps: RunningApps,
     version: u64,
-    /// A longer ttl counts as this, milliseconds.
+    /// The longest ttl that is honoured, in milliseconds; longer ones are cut to it.
     max_ttl_ms: u64,
-    /// Cells that have never answered a question: in a full pool they make room for those that do.
+    /// Cells that have never answered a question: in a full pool they make room for cells that do.
     unproven: BTreeSet<Arc<str>>,
     /// When a cell for which there is no room may be asked again.
     ask_newcomer_ms: u64,
@@ -58,7 +58,7 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// An empty pool; a longer ttl than this counts as this, milliseconds.
+    /// Creates an empty pool. A ttl longer than `max_ttl_ms` is cut to it.
     pub fn new(max_ttl_ms: u64) -> Self {
         Self {
             cells: Cells::default(),
@@ -74,50 +74,49 @@ impl Feed {
         }
     }
 
-    /// The cells less all debits.
+    /// Returns the cells less all debits.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// As [`Feed::pool`], for planning (which leaves it unchanged).
+    /// Like [`Feed::pool`], for planning (which leaves it unchanged).
     pub fn pool_mut(&mut self) -> &mut Pool {
         &mut self.pool
     }
 
-    /// The cells, by name.
+    /// Returns the cells, sorted by name.
     pub fn cells(&self) -> impl Iterator<Item = (&Arc<str>, &Known)> {
         self.cells.by_name()
     }
 
-    /// The cells, in any order.
+    /// Returns the cells in any order.
     pub(crate) fn cells_unordered(&self) -> impl Iterator<Item = (&Arc<str>, &Known)> {
         self.cells.unordered()
     }
 
-    /// One cell.
+    /// Returns one cell.
     pub fn get(&self, cell: &str) -> Option<&Known> {
         self.cells.get(cell)
     }
 
-    /// Whether some of the app may run on any cell, as was advertised a few seconds ago.
+    /// Returns whether any of the app may run on some cell, according to advertisements up to a few seconds old.
     pub(crate) fn may_run(&mut self, now_ms: u64, app: &str, kind: Kind) -> bool {
         self.apps.may_run(now_ms, &self.pool, app, kind)
     }
 
-    /// Increases whenever a cell joins or changes: waiting work may fit now.
+    /// Returns the version, which increases whenever a cell joins or changes: waiting work may fit now.
     pub fn version(&self) -> PoolVersion {
         PoolVersion::new(self.version)
     }
 
-    /// Milliseconds until a cell's report expires if messages keep arriving.
+    /// Returns how many milliseconds remain until a cell's report expires, provided that messages keep arriving.
     pub fn left_ms(&self, known: &Known) -> u64 {
         known.expires_at_ms.saturating_sub(self.time.now_ms())
     }
 
-    /// A message arrived, which lets pool time pass. After an interruption every lease begins
-    /// again.
+    /// Records that a message arrived, which lets pool time pass. After an interruption every lease begins again.
     pub fn evidence(&mut self, now_ms: u64) {
-        // cells went on advertising while we heard nothing: their silence was ours
+        // cells kept advertising while we heard nothing: the silence was ours
         if !self.time.evidence(now_ms) {
             let pool_ms = self.time.now_ms();
             for (_, known) in self.cells.unordered_mut() {
@@ -126,12 +125,12 @@ impl Feed {
         }
     }
 
-    /// The connection is down: pool time stops.
+    /// Records that the connection is down: pool time stops.
     pub fn interrupted(&mut self) {
         self.time.interrupted();
     }
 
-    /// Removes the cells whose advertisements have expired, and returns them.
+    /// Removes and returns the cells whose advertisements have expired.
     pub fn expire(&mut self, now_ms: u64, counters: &mut Counters) -> Vec<LostCell> {
         let pool_ms = self.time.now_ms();
         let ended = self.cells.unordered();
@@ -140,7 +139,7 @@ impl Feed {
         ended.sort_unstable();
         let lost: Vec<LostCell> = ended.iter().filter_map(|name| self.forget(name)).collect();
         counters.cells_lost += lost.len() as u64;
-        // here, because leases are checked often, and this need not be exact
+        // done here because leases are checked often; it need not be exact
         self.former.forget(now_ms);
         lost
     }
@@ -162,7 +161,7 @@ impl Feed {
         Some(lost)
     }
 
-    /// Takes a report. `subject_cell`: the cell named in the subject of an advertisement.
+    /// Processes a report. `subject_cell` is the cell named in the subject of an advertisement.
     pub fn receive(
         &mut self,
         now_ms: u64,
@@ -172,7 +171,7 @@ impl Feed {
         counters: &mut Counters,
     ) -> Received {
         counters.reports += 1;
-        // before it is parsed: that is what a large message costs
+        // before parsing, which is what makes a large message expensive
         if body.len() > MAX_REPORT_BYTES {
             counters.dropped_too_large += 1;
             return Received::default();
@@ -190,8 +189,7 @@ impl Feed {
         self.take(now_ms, kind, &envelope, whole, counters)
     }
 
-    /// As [`Feed::receive`], for a report that was never serialised, from a driver in the same
-    /// process.
+    /// Like [`Feed::receive`], for a report of a driver in the same process, which was never serialised.
     pub fn receive_parsed(
         &mut self,
         now_ms: u64,
@@ -229,7 +227,7 @@ impl Feed {
         counters: &mut Counters,
     ) -> Received {
         let (cell, incarnation) = (&envelope.cell, &envelope.incarnation);
-        // a ttl is what its sender says: without a limit one message would keep a cell that is not there
+        // senders choose the ttl: without a limit one message could keep a cell that does not exist
         let ttl_ms = envelope.ttl.map(|ttl| millis(ttl.0).min(self.max_ttl_ms));
         let valid_ms = ttl_ms.filter(|ttl_ms| *ttl_ms > 0);
         let former = self.former.contains(now_ms, cell, incarnation, valid_ms);
@@ -239,7 +237,7 @@ impl Feed {
         let known = self.cells.get(cell.as_str());
         let replaced = former || known.is_some_and(|known| known.replaced(now_ms, envelope));
         let same = known.filter(|k| k.incarnation == *incarnation);
-        // overtaken by a newer one: it would give back what is reserved since
+        // overtaken by a newer report: it would give back what has been reserved since
         let overtaken = !replaced && same.is_some_and(|known| envelope.seq < known.seq);
         let advertised = valid_ms.filter(|_| kind == ReportKind::Advert && !envelope.unchanged);
         if (replaced || overtaken) && !self.goes_on(now_ms, envelope, advertised) {
@@ -276,7 +274,7 @@ impl Feed {
         }
     }
 
-    /// Whether the cell has advertised for a whole ttl although this is old.
+    /// Returns whether the cell has kept advertising for a whole ttl although this report counts as old.
     fn goes_on(&mut self, now_ms: u64, envelope: &Envelope, advertised_ms: Option<u64>) -> bool {
         let pool_ms = self.time.now_ms();
         let known = self.cells.get_mut(&envelope.cell);
@@ -287,13 +285,13 @@ impl Feed {
 
     fn leave(&mut self, now_ms: u64, envelope: &Envelope, counters: &mut Counters) -> Received {
         let known = self.cells.named(&envelope.cell);
-        // a withdrawal of an incarnation that is not known, or no longer: nobody is here to remove
+        // a withdrawal of an unknown or former incarnation: there is no cell to remove
         let Some((name, known)) = known.filter(|(_, k)| k.incarnation == envelope.incarnation)
         else {
             return Received::default();
         };
         counters.cells_lost += 1;
-        // what it had replaced may still be there: of two reps of one name the later one has left
+        // the incarnation that it replaced may still be there: of two reps of one name the later one has left
         self.former.clear(name);
         self.former
             .add(now_ms, name, envelope.incarnation, known.ttl_ms);
@@ -303,7 +301,7 @@ impl Feed {
         }
     }
 
-    /// The version is already known: only the lease begins again.
+    /// Renews the lease for a version that is already known.
     fn renew(
         &mut self,
         now_ms: u64,
@@ -319,13 +317,13 @@ impl Feed {
         if kind == ReportKind::Advert {
             known.advertised();
         } else {
-            // whoever answers a question is there; an advertisement alone can be made up
+            // whoever answers a question exists; an advertisement alone can be made up
             self.unproven.remove(&name);
         }
         let (removed, settled) = known.drop_shown(None, envelope);
         if !removed.is_empty() {
             self.return_all(&name, &removed);
-            // what a debit held is free again: something that waits may fit
+            // what a debit held is free again: waiting work may fit
             self.version += 1;
         }
         Received {
@@ -335,8 +333,7 @@ impl Feed {
         }
     }
 
-    /// All cells except these report no change: their leases begin again. Their clocks have
-    /// advanced as ours has.
+    /// Renews the leases of all cells except these, which report no change. Their clocks have advanced as much as ours.
     pub(crate) fn renew_all(&mut self, now_ms: u64, advertised: bool, except: &BTreeSet<Arc<str>>) {
         let pool_ms = self.time.now_ms();
         for (name, known) in self.cells.unordered_mut() {
@@ -355,7 +352,7 @@ impl Feed {
         }
     }
 
-    /// A new version, incarnation or cell: the whole report is parsed.
+    /// Takes over a new version, incarnation or cell from the whole report.
     fn replace(
         &mut self,
         now_ms: u64,
@@ -372,7 +369,7 @@ impl Feed {
         let joined = self.cells.get(&envelope.cell).is_none();
         let mut left = None;
         if joined && self.cells.len() >= MAX_CELLS {
-            // only a cell that has just answered takes a place, and only that of one which never has
+            // only a cell that has just answered gets a place, and only that of a cell that never has
             if kind == ReportKind::Advert || self.unproven.is_empty() {
                 return self.no_room(now_ms, kind, envelope, counters);
             }
@@ -403,7 +400,7 @@ impl Feed {
         if kind == ReportKind::Advert {
             known.advertised();
         }
-        // before the new cell is put in: it shows what was dropped here, and only the rest is debited from it
+        // before the new cell is put in: it shows what was dropped here, and only the remaining debits apply to it
         let (_, settled) = known.drop_shown(Some(envelope.seq), envelope);
         cell.put_into(&mut self.pool);
         for debit in &known.debits {
@@ -419,7 +416,7 @@ impl Feed {
         }
     }
 
-    /// What was sent to an earlier incarnation of the cell ended with it.
+    /// Ends the cell's earlier incarnation, with everything that was sent to it.
     fn end_earlier(&mut self, now_ms: u64, envelope: &Envelope) {
         let known = self.cells.named(&envelope.cell);
         if let Some((name, known)) = known.filter(|(_, k)| k.incarnation != envelope.incarnation) {
@@ -429,8 +426,8 @@ impl Feed {
         }
     }
 
-    /// There is no room for this cell. It is asked, now and then, whether it answers: then a cell that does
-    /// not makes room for it.
+    /// Handles a cell for which there is no room. From time to time such a cell is asked a question: if it answers, a
+    /// cell that never has makes room for it.
     fn no_room(
         &mut self,
         now_ms: u64,
@@ -451,7 +448,7 @@ impl Feed {
         }
     }
 
-    /// The expiry of a start for this cell, on the cell's clock: `after` from now.
+    /// Returns the expiry of a start for this cell: `after` from now, on the cell's clock.
     pub fn expires_ms(&self, cell: &str, now_ms: u64, after: Duration) -> CellTime {
         self.cells.get(cell).map_or(CellTime::default(), |known| {
             let since = Duration::from_millis(now_ms.saturating_sub(known.reported_at_ms));
@@ -459,8 +456,7 @@ impl Feed {
         })
     }
 
-    /// Nothing is sent there until the cell advertises again, or one interval of its advertisements
-    /// has passed.
+    /// Sends nothing to the cell until it advertises again, or one interval of its advertisements has passed.
     pub fn absent(&mut self, cell: &str, now_ms: u64) {
         if let Some((name, known)) = self.cells.named_mut(cell) {
             self.unreachable.insert(name);
@@ -469,7 +465,7 @@ impl Feed {
         }
     }
 
-    /// The cells to which nothing is sent now.
+    /// Returns the cells to which nothing is sent now.
     pub fn unreachable(&mut self, now_ms: u64) -> BTreeSet<Arc<str>> {
         let cells = &self.cells;
         let still = |name: &Arc<str>| cells.get(name).is_some_and(|k| k.absent_until_ms > now_ms);
@@ -477,12 +473,13 @@ impl Feed {
         self.unreachable.clone()
     }
 
-    /// The cell has answered a question: it is there, and an advertisement alone can be made up.
+    /// Records that the cell has answered a question. That proves that it exists; an advertisement alone can be made
+    /// up.
     pub(crate) fn has_answered(&mut self, cell: &str) {
         self.unproven.remove(cell);
     }
 
-    /// The cell missed a bid deadline.
+    /// Records that the cell missed a bid deadline.
     pub fn missed_bid(&mut self, cell: &str, counters: &mut Counters) {
         if let Some(known) = self.cells.get_mut(cell) {
             known.silent = true;
@@ -490,7 +487,7 @@ impl Feed {
         }
     }
 
-    /// The cell bid in time.
+    /// Records that the cell bid in time.
     pub fn bid_in_time(&mut self, cell: &str) {
         if let Some(known) = self.cells.get_mut(cell) {
             known.silent = false;

@@ -1,4 +1,4 @@
-//! Messages with start requests: each gets one reply, when all of its requests are answered.
+//! Messages with start requests: each gets one reply once all of its requests are answered.
 
 use placement::FastMap;
 
@@ -9,7 +9,7 @@ use crate::{
     turn::Turn,
 };
 
-/// The messages without a reply so far.
+/// The messages that have no reply yet.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     open: FastMap<GroupId, Group>,
@@ -26,7 +26,7 @@ struct Group {
 }
 
 impl Groups {
-    /// A message with this many requests.
+    /// Opens a group for a message with this many requests.
     pub(crate) fn open(
         &mut self,
         requests: usize,
@@ -50,17 +50,17 @@ impl Groups {
         self.open.len()
     }
 
-    /// The message got another answer.
+    /// Drops a message that was answered in another way.
     pub(crate) fn forget(&mut self, id: GroupId) {
         self.open.remove(&id);
     }
 
-    /// The answer to one request of a message; after the last one the reply is returned.
+    /// Adds the answer to one request of a message; the last one sends the reply.
     pub(crate) fn fill(&mut self, turn: &mut Turn, place: Place, answer: Answer) {
         let Some(group) = self.open.get_mut(&place.group) else {
             return;
         };
-        // a later answer to the same request takes the place of the first, and counts once
+        // a later answer to the same request replaces the first and counts once
         if group.answers[place.position].replace(answer).is_none() {
             group.missing -= 1;
         }

@@ -1,4 +1,4 @@
-//! Numbers under which the auctioneer keeps what is in progress, and others that must not be taken for one another.
+//! Numbers that identify what the auctioneer has in progress, each a type of its own so that they cannot be confused.
 //! They mean nothing to other processes.
 
 use std::{fmt, str::FromStr};
@@ -57,11 +57,11 @@ number_ids! {
 }
 
 impl LookupId {
-    /// What all cells run is compared.
+    /// The question that compares what all cells run.
     pub const COMPARISON: Self = Self::new(0);
 }
 
 impl StopId {
-    /// Of a stop for whose answer nobody waits.
+    /// A stop whose answer nobody waits for.
     pub const NOBODYS: Self = Self::new(0);
 }

@@ -14,6 +14,7 @@ use shared::{
 
 use crate::{
     feed::ReportKind,
+    grant::Standing,
     ids::{DispatchId, EchoToken, LookupId, ReplyKey, StopId},
     sim::SimulatedInput,
 };
@@ -21,7 +22,7 @@ use crate::{
 /// A start message after admission.
 #[derive(Clone, Debug)]
 pub struct StartMessage {
-    /// Each request, in order, or why it was rejected.
+    /// The requests in order; for an invalid one, why it was rejected.
     pub requests: Vec<Result<AdmittedRequest, Rejected>>,
     /// Whether the message was an array; its reply is one array, too.
     pub array: bool,
@@ -34,7 +35,7 @@ pub struct StartMessage {
 pub struct AdmittedRequest {
     /// Its id, as sent or generated.
     pub id: RequestId,
-    /// Its sender gave it its id, and may have sent it before.
+    /// Whether the sender chose the id, and may have sent the request before.
     pub given: bool,
     /// The request, with the same id.
     pub request: Arc<Request>,
@@ -42,12 +43,12 @@ pub struct AdmittedRequest {
     pub warnings: Vec<String>,
 }
 
-/// A rejected request, and what is known of it.
+/// A rejected request and what is known of it.
 #[derive(Clone, Debug)]
 pub struct Rejected {
-    /// Its id if that is valid, else a new one.
+    /// Its id if valid, else a new one.
     pub id: RequestId,
-    /// Its app if that is a valid name.
+    /// Its app if valid as a name.
     pub app: Option<String>,
     /// Why.
     pub error: WireError,
@@ -66,12 +67,12 @@ pub struct DryRun {
     pub explain: placement::Explain,
 }
 
-/// That an auctioneer has begun requests.
+/// An announcement that an auctioneer has begun requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// With which auction.
+    /// The auction that it began them with.
     pub claim: AuctionId,
-    /// Which requests.
+    /// The requests.
     pub ids: Vec<RequestId>,
 }
 
@@ -101,11 +102,11 @@ pub enum AuctioneerInput {
         /// Which start.
         dispatch: DispatchId,
     },
-    /// A message of another program that could not be read.
+    /// An unreadable message of another program.
     Unreadable,
     /// A message whose body names another sender than its subject.
     WrongSubject,
-    /// The outcome of a request, of this auctioneer or another one.
+    /// The outcome of a request, from this auctioneer or another one.
     Outcome {
         /// The request.
         id: RequestId,
@@ -114,7 +115,7 @@ pub enum AuctioneerInput {
     },
     /// Requests that an auctioneer, this one or another, has begun.
     Announced(Announcement),
-    /// A cell's answer to the question which instances run.
+    /// A cell's answer to the question which instances it has.
     InstancesReported {
         /// Which request.
         lookup: LookupId,
@@ -179,13 +180,15 @@ pub enum AuctioneerInput {
     },
     /// The auctioneer's own echo arrived.
     Echo,
-    /// An echo under its name with this token.
+    /// An echo under this auctioneer's name, with this token.
     EchoOf(EchoToken),
     /// The connection to NATS is up, or down.
     Connected(bool),
-    /// Messages for this auctioneer were lost, although the connection is up.
+    /// Messages for this auctioneer were lost although the connection is up.
     Missed,
-    /// Accept no new requests, finish what is in flight.
+    /// Whether auctions may be held (`--single`); they may until this is said.
+    Standing(Standing),
+    /// Accept no new requests and finish what is in flight.
     Shutdown,
     /// Many messages summarised by a driver of virtual time.
     Simulated(SimulatedInput),
@@ -211,7 +214,7 @@ pub enum AuctioneerOutput {
         /// The message.
         body: Bytes,
     },
-    /// Tell a cell to kill what runs elsewhere for a lower claim.
+    /// Tell a cell to kill instances that run elsewhere under a lower claim.
     EndDuplicates {
         /// The cell.
         cell: Arc<str>,
@@ -283,9 +286,19 @@ pub enum AuctioneerOutput {
     },
 }
 
+impl AuctioneerInput {
+    /// Whether it comes from this process: then it proves nothing about messages.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(
+            self,
+            Self::Connected(_) | Self::Standing(_) | Self::Shutdown
+        )
+    }
+}
+
 impl AuctioneerOutput {
-    /// Whether nobody waits for it but observers: it may be sent after everything else. Not so the
-    /// announcement of a request, which must reach other auctioneers before its starts reach cells.
+    /// Returns whether only observers wait for it, so that it may be sent after everything else. The announcement of a
+    /// request is different: it must reach other auctioneers before the starts reach cells.
     pub fn is_for_observers(&self) -> bool {
         match self {
             Self::Event(event) => event.kind != kind::ASKED,

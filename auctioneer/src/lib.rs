@@ -1,8 +1,8 @@
 //! The auctioneer: admission, the pool feed, bids, the batch auction, dispatch.
 //!
-//! The behaviour is in [`Auctioneer`], a pure state machine over [`AuctioneerInput`] and
-//! [`AuctioneerOutput`]; [`run`] connects it to NATS and to timers. It has no durable state: after
-//! a restart it asks the cells to advertise and goes on.
+//! The behaviour is in [`Auctioneer`], a pure state machine over [`AuctioneerInput`] and [`AuctioneerOutput`]; [`run`]
+//! connects it to NATS and to timers. It keeps no durable state: after a restart it asks the cells to advertise and
+//! continues.
 
 pub mod admission;
 mod answers;
@@ -14,6 +14,7 @@ mod claims;
 mod counters;
 mod dispatches;
 pub mod feed;
+mod grant;
 mod groups;
 mod ids;
 mod io;
@@ -49,6 +50,7 @@ pub use bidding::{BID_WAIT_MS, GATHER_MS};
 pub use cell_events::MAX_CELL_EVENTS;
 pub use counters::Counters;
 pub use dispatches::START_WAIT_MS;
+pub use grant::{CLOSE_MS, Grant, MARGIN_MS, RENEW_MS, Standing, WAIT_MS};
 pub use ids::{DispatchId, EchoToken, GroupId, LookupId, PoolVersion, ReplyKey, StopId, TicketId};
 pub use io::{
     AdmittedRequest, Announcement, AuctioneerInput, AuctioneerOutput, DryRun, Rejected,

@@ -1,6 +1,6 @@
-//! What the cells are asked: before a request is queued, where the instances run that it wants to be
-//! near to or far from, and whether it runs itself when it may have been asked for before; and while two
-//! auctioneers have begun the same request, or a cell was lost and is back, what runs twice.
+//! Questions to the cells. Before a request is queued: where the instances run that it wants to be near to or far from,
+//! and whether it runs itself if it may have been sent before. While two auctioneers have begun the same request, or
+//! after a lost cell comes back: what runs twice.
 
 mod comparison;
 mod duplicates;
@@ -33,13 +33,13 @@ use lookup::{ASKED_BY_ID, Lookup};
 use silent::{Silent, unknown};
 use watches::{AGAIN_MS, Watches};
 
-/// How long the cells' answers are awaited before it matters which cells are missing.
+/// How long all cells' answers are awaited before it matters which cells have not answered.
 const LOOKUP_WAIT_MS: u64 = 500;
-/// What is wanted while a question about instances is being answered is asked for together, so much later at
-/// the most: each question takes the time of every cell.
+/// The shortest interval between two questions about requests' own instances, each of which costs every cell time.
+/// Whatever is wanted in between is asked for together.
 const BETWEEN_QUESTIONS_MS: u64 = 100;
-/// So long before its deadline a request waits no more for cells that may run it: what the others can be
-/// asked to run takes an auction and their answers.
+/// How long before its deadline a request stops waiting for cells that may run it: starting what the other cells can
+/// run takes an auction and their answers.
 const SEND_MS: u64 = 1_500;
 
 /// The questions to the cells.
@@ -47,19 +47,19 @@ const SEND_MS: u64 = 1_500;
 pub(crate) struct Lookups {
     open: BTreeMap<LookupId, Lookup>,
     next: u64,
-    /// Requests for which the cells are to be asked, together, when the machine is run.
+    /// Requests that the cells are to be asked about, together, at the next run.
     wanted: BTreeSet<TicketId>,
-    /// Requests that are looked for again later.
+    /// Requests that are looked for again later, with the time.
     later: BTreeSet<(u64, TicketId)>,
     /// Requests that two auctioneers have begun.
     watches: Watches,
     comparison: Comparison,
-    /// When something was started last after the cells were asked for it: a start of somebody else may be on its
+    /// When an instance was last started after the cells were asked for it: another auctioneer's start may be on its
     /// way to a cell that was not there.
     checked_ms: Option<u64>,
 }
 
-/// The items of `near` and `far` that name an instance: its id as it was written, and read.
+/// Returns the items of `near` and `far` that name an instance: the id as written, and parsed.
 fn named(request: &Request) -> impl Iterator<Item = (&str, InstanceId)> {
     let items = request.near.iter().chain(&request.far);
     items.filter_map(|item| {
@@ -69,9 +69,9 @@ fn named(request: &Request) -> impl Iterator<Item = (&str, InstanceId)> {
 }
 
 impl Lookups {
-    /// A request was opened: it is queued once the cells said what must be known of it.
+    /// Handles a new request: it is queued once the cells have said what must be known about it.
     pub(crate) fn begin(&mut self, parts: &mut Parts, opened: Opened) {
-        // a question costs a round trip to every cell: only where a second copy is possible
+        // a question costs a round trip to every cell: it is only asked if a second copy is possible
         if opened.unsure || may_run_already(parts, opened.ticket) {
             self.wanted.insert(opened.ticket);
         } else {
@@ -79,28 +79,28 @@ impl Lookups {
         }
     }
 
-    /// These requests may run already: they wait until the cells were asked.
+    /// Has these requests wait until the cells were asked, because they may run already.
     pub(crate) fn check(&mut self, keys: impl IntoIterator<Item = TicketId>) {
         self.wanted.extend(keys);
     }
 
-    /// Answers may have been missed: who waits for any asks again.
+    /// Handles possibly missed answers: whatever waits for answers asks again.
     pub(crate) fn ask_again(&mut self) {
         for lookup in self.open.values_mut().filter(|lookup| lookup.own) {
             self.wanted.append(&mut lookup.tickets.drain(..).collect());
         }
-        // their answers would be incomplete; the questions about others' instances are only hints for placement
+        // their answers would be incomplete; questions about other requests' instances only give hints for placement
         self.open.retain(|_, lookup| !lookup.own);
     }
 
-    /// Requests gave way to another auctioneer's: what that starts is looked for until it is found.
+    /// Looks for requests that gave way to another auctioneer until what that one starts is found.
     pub(crate) fn follow(&mut self, now_ms: u64, keys: &[TicketId]) {
         self.forget(keys);
         self.later
             .extend(keys.iter().map(|key| (now_ms + AGAIN_MS, *key)));
     }
 
-    /// Two auctioneers have begun the request: what runs twice is ended.
+    /// Watches a request that two auctioneers have begun: what runs twice is ended.
     pub(crate) fn watch(&mut self, now_ms: u64, id: &RequestId, begun: Arc<Begun>) {
         self.watches.add(now_ms, id, begun);
     }
@@ -117,7 +117,7 @@ impl Lookups {
         }
     }
 
-    /// When the cells may be asked for instances of requests again.
+    /// Returns when the cells may be asked for instances of requests again.
     fn may_ask_ms(&self) -> u64 {
         let own = self.open.values().filter(|lookup| lookup.own);
         own.map(|lookup| lookup.asked_ms + BETWEEN_QUESTIONS_MS)
@@ -125,7 +125,7 @@ impl Lookups {
             .unwrap_or(0)
     }
 
-    /// The next question: what waits for an answer first, then what is watched.
+    /// Assembles the next question: first what waits for an answer, then what is watched.
     fn gather(&mut self, parts: &Parts) -> Lookup {
         let mut together = Lookup {
             own: true,
@@ -149,7 +149,7 @@ impl Lookups {
         together
     }
 
-    /// Into the next auction, once it is known where the instances are that the request names.
+    /// Puts a request into the next auction, once it is known where the instances are that it names.
     fn find_named(&mut self, parts: &mut Parts, key: TicketId) {
         let Some(ticket) = parts.requests.get_mut(key) else {
             return;
@@ -190,7 +190,7 @@ impl Lookups {
         self.open.insert(id, lookup);
     }
 
-    /// A cell's answer: what it holds of what was asked for.
+    /// Handles a cell's answer about what it holds.
     pub(crate) fn answered(&mut self, parts: &mut Parts, id: LookupId, answer: &InstancesAnswer) {
         if id == LookupId::COMPARISON {
             parts.feed.has_answered(&answer.cell);
@@ -201,7 +201,7 @@ impl Lookups {
             return;
         };
         parts.feed.has_answered(&answer.cell);
-        // a large answer comes in parts: the cell has answered with the last one
+        // a large answer comes in parts; the last one completes it
         if !answer.more {
             lookup.missing.remove(answer.cell.as_str());
         }
@@ -219,7 +219,7 @@ impl Lookups {
         }
     }
 
-    /// All have answered, or the time is up.
+    /// Concludes a lookup that all cells have answered, or whose time is up.
     fn conclude(&mut self, parts: &mut Parts, id: LookupId, mut lookup: Lookup) {
         if !lookup.own {
             for key in lookup.tickets {
@@ -228,11 +228,11 @@ impl Lookups {
             return;
         }
         for (instance, (app, holders)) in &mut lookup.instances {
-            // those that run before those that have ended, then by claim: the first one is kept
+            // running copies before ended ones, then by claim: the first one is kept
             holders.sort();
             holders.dedup_by(|a, b| a.cell == b.cell);
             end_duplicates(parts, app, *instance, holders);
-            // if some requests wait on, the others are not ended once more
+            // if some requests keep waiting, the other copies are not ended a second time
             holders.truncate(1);
         }
         if !lookup.missing.is_empty() {
@@ -249,7 +249,7 @@ impl Lookups {
         }
     }
 
-    /// Cells that may run what is left of these requests have not answered, and there is time.
+    /// Keeps a lookup open: cells that may run what is left of these requests have not answered, and there is time.
     fn wait_on(&mut self, parts: &mut Parts, id: LookupId, mut lookup: Lookup) {
         let now_ms = parts.turn.now_ms;
         let tickets = lookup.tickets.iter();
@@ -259,7 +259,7 @@ impl Lookups {
         lookup.instances.retain(|id, _| checked.contains(id));
         lookup.until_ms = now_ms + LOOKUP_WAIT_MS;
         lookup.rounds += 1;
-        // the question or an answer may be lost; but those that have much to do must not get ever more questions
+        // the question or an answer may be lost; but busy cells must not get more and more questions
         if lookup.rounds.is_power_of_two() {
             lookup.asked_ms = now_ms;
             parts.turn.out.push(AuctioneerOutput::AskInstances {
@@ -270,8 +270,8 @@ impl Lookups {
         self.open.insert(id, lookup);
     }
 
-    /// What the cells hold of a request is placed; what none of them holds is started, unless one that
-    /// may hold it is silent. Whether the request waits for such a cell.
+    /// Records what the cells hold of a request as placed, and starts what none of them holds, unless a silent cell may
+    /// hold it. Returns whether the request waits for such a cell.
     fn found(
         &mut self,
         parts: &mut Parts,
@@ -287,10 +287,11 @@ impl Lookups {
         let silent = silent.may_hold(parts.requests.outcomes(), ticket);
         let in_time = now_ms + SEND_MS < ticket.ends_ms();
         let mut waits = false;
-        // their answer names cells; what those say themselves counts more, so it is used when all have spoken
+        // the other auctioneer's answer names cells; what those say themselves counts more, so it is used once all have
+        // answered
         let theirs = ticket.theirs.as_ref().filter(|_| lookup.missing.is_empty());
         let theirs = theirs.map(|body| OtherAnswer::read(body));
-        // until then the other auctioneer's start may still arrive at its cell
+        // before the deadline the other auctioneer's start may still arrive at its cell
         let late = now_ms >= ticket.deadline_ms;
         let mut found: Vec<(Slot, Done)> = Vec::new();
         for (position, instance) in ticket.checked() {
@@ -304,7 +305,7 @@ impl Lookups {
                     None if late => Done::unknown(None, "another auctioneer owns this request"),
                     None => continue,
                 },
-                // where a silent cell may run it, a start elsewhere would be a second copy
+                // if a silent cell may run it, a start elsewhere would be a second copy
                 None if silent.is_empty() => continue,
                 None if in_time => {
                     waits = true;
@@ -329,8 +330,8 @@ impl Lookups {
         waits
     }
 
-    /// No cell holds it. If somebody has begun it before, a start may still be on its way; and not
-    /// `all` cells have answered.
+    /// Starts a request that no cell holds. If somebody may have begun it before, or not `all` cells have answered, it
+    /// is watched, because a start may still be on its way.
     fn start_after_all(&mut self, parts: &mut Parts, key: TicketId, all: bool) {
         if let Some(ticket) = parts.requests.get(key)
             && (!all || parts.requests.outcomes().claim(&ticket.id).is_some())
@@ -343,7 +344,7 @@ impl Lookups {
         self.find_named(parts, key);
     }
 
-    /// What was not answered in time; and what is due to be asked.
+    /// Concludes lookups whose time is up, and asks what is due.
     pub(crate) fn run(&mut self, parts: &mut Parts) {
         let now_ms = parts.turn.now_ms;
         let over = self.open.iter().filter(|(_, l)| l.until_ms <= now_ms);
@@ -363,19 +364,19 @@ impl Lookups {
         self.ask_wanted(parts);
     }
 
-    /// The cell answers no more.
+    /// Handles the loss of a cell, which will not answer any more.
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
         self.comparison.cell_gone(cell);
         for lookup in self.open.values_mut() {
             lookup.missing.remove(cell);
             if lookup.missing.is_empty() {
-                // it is concluded by the next run: here its requests cannot be reached
+                // concluded by the next run: requests cannot be reached from here
                 lookup.until_ms = 0;
             }
         }
     }
 
-    /// A cell has joined. It may have been lost before, and run what was started elsewhere since.
+    /// Handles a cell that has joined. It may have been lost before, and run what has been started elsewhere since.
     pub(crate) fn cell_joined(&mut self, parts: &Parts, cell: &str) {
         let now_ms = parts.turn.now_ms;
         let counts = parts.feed.pool().get(cell).map(|cell| &cell.counts);
@@ -386,20 +387,20 @@ impl Lookups {
         }
     }
 
-    /// What the cells run is compared.
+    /// Starts comparing what the cells run.
     pub(crate) fn compare(&mut self, parts: &Parts) {
         if !parts.requests.trusts_ids() {
             self.comparison.begin(parts);
         }
     }
 
-    /// These requests have ended: nothing needs to be known of them.
+    /// Forgets requests that have ended: nothing needs to be known of them.
     pub(crate) fn forget(&mut self, ended: &[TicketId]) {
         if ended.is_empty() {
             return;
         }
         let gone: BTreeSet<TicketId> = ended.iter().copied().collect();
-        // every cell has to answer a question: none is asked for what has ended
+        // every cell has to answer every question: none is asked about ended requests
         self.wanted.retain(|key| !gone.contains(key));
         self.later.retain(|(_, key)| !gone.contains(key));
         for lookup in self.open.values_mut() {
@@ -411,14 +412,14 @@ impl Lookups {
         });
     }
 
-    /// When [`Lookups::run`] has something to do.
+    /// Returns when [`Lookups::run`] has something to do.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         let open = self.open.values().map(|lookup| lookup.until_ms).min();
         let later = self.later.first().map(|(at_ms, _)| *at_ms);
         let watched = self.watches.next_ms();
         let wanted = !self.wanted.is_empty() || self.comparison.has_suspects();
         let wanted = wanted.then_some(0);
-        // what is to be asked waits for its turn
+        // new questions wait for their turn
         let asked = [watched, wanted].into_iter().flatten().min();
         let asked = asked.map(|at_ms| at_ms.max(self.may_ask_ms()));
         let compared = self.comparison.next_ms();
@@ -426,18 +427,18 @@ impl Lookups {
     }
 }
 
-/// A request whose id is not known here may have been begun before this auctioneer listened, and its
-/// outcome may be forgotten by all: then its app runs somewhere.
+/// Returns whether a request may run already. One whose id is not known here may have been begun before this auctioneer
+/// listened, and its outcome may be forgotten by all; but then its app runs somewhere.
 fn may_run_already(parts: &mut Parts, key: TicketId) -> bool {
     let Some(ticket) = parts.requests.get(key) else {
         return false;
     };
     let (app, kind) = (&ticket.app, ticket.request.kind);
-    // an id that we gave it ourselves is new
+    // an id that we generated is new
     ticket.given && !parts.requests.trusts_ids() && parts.feed.may_run(parts.turn.now_ms, app, kind)
 }
 
-/// Remembers for the auction which of the instances that a request names a cell holds.
+/// Remembers for the auction which of the instances that a request names the cell holds.
 fn locate(parts: &mut Parts, key: TicketId, answer: &InstancesAnswer) {
     let Some(ticket) = parts.requests.get_mut(key) else {
         return;

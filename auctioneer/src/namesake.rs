@@ -1,10 +1,10 @@
-//! Another auctioneer of our name: each would take the other's echoes for its own, and answers to one would
-//! reach both. It happens when two start in the same moment, or when one stood still while the other started.
-//! Of the two the one with the lower random token leaves.
+//! Detects another auctioneer of the same name: each would take the other's echoes for its own, and answers to one
+//! would reach both. It happens when two start at the same moment, or when one stood still while the other started. The
+//! one with the lower random token leaves.
 
 use crate::ids::EchoToken;
 
-/// So long another token must be heard: an echo of our own earlier run may still be on its way.
+/// How long another token must be heard: an echo of our own earlier run may still be on its way.
 const HEARD_MS: u64 = 1_000;
 /// The longest pause between two of its echoes, which come ten times a second.
 const PAUSE_MS: u64 = 500;
@@ -33,23 +33,23 @@ impl Namesake {
         }
     }
 
-    /// What our echoes say.
+    /// Returns the token in our echoes.
     pub(crate) fn token(&self) -> EchoToken {
         self.token
     }
 
-    /// Whether this auctioneer must leave.
+    /// Returns whether this auctioneer must leave.
     pub(crate) fn leaves(&self) -> bool {
         self.leaves
     }
 
-    /// An echo under our name. Whether it is our own.
+    /// Handles an echo under our name. Returns whether it is our own.
     pub(crate) fn heard(&mut self, now_ms: u64, token: EchoToken) -> bool {
         if token == self.token {
             return true;
         }
         let before = self.other.take();
-        // after a pause its second begins anew: it may have left, and a third one may have come
+        // after a pause the second starts again: that one may have left, and a third one may have come
         let before = before.filter(|o| o.token == token && now_ms <= o.last_ms + PAUSE_MS);
         let first_ms = before.map_or(now_ms, |other| other.first_ms);
         // both compare the same two numbers, so exactly one of them leaves
@@ -67,7 +67,7 @@ impl Namesake {
 mod tests {
     use super::*;
 
-    /// When the one with token 5 leaves, if these tokens are heard in turn at this interval.
+    /// Returns when the one with token 5 leaves if these tokens are heard in turn at this interval.
     fn leaves_at(tokens: &[u64], interval_ms: u64) -> Option<u64> {
         let mut namesake = Namesake::new(EchoToken::new(5));
         for (n, token) in (0..30).zip(tokens.iter().cycle()) {

@@ -1,4 +1,4 @@
-//! What another auctioneer's answer to a request says of its instances.
+//! What another auctioneer's answer to a request says about its instances.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ pub(crate) struct OtherAnswer(Vec<InstanceOutcome>);
 
 impl OtherAnswer {
     pub(crate) fn read(body: &[u8]) -> Self {
-        // an error lists no instances: then nothing is known of them
+        // an error lists no instances: then nothing is known about them
         let reply: Option<StartReply> = serde_json::from_slice(body).ok();
         Self(reply.map(|reply| reply.instances).unwrap_or_default())
     }
 
-    /// The outcome of an instance; none if the answer does not list it.
+    /// Returns the outcome of an instance; none if the answer does not list it.
     pub(crate) fn of(&self, index: u32) -> Option<Done> {
         let found = self.0.iter().find(|outcome| is_of(outcome, index))?;
         let why = found.reason.clone().map(|reason| Unplaced {

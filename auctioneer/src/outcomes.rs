@@ -1,4 +1,4 @@
-//! Outcomes of requests, ours and other auctioneers': the same request again gets the same answer.
+//! Outcomes of requests, of this and other auctioneers: a repeated request gets the same answer.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -22,21 +22,21 @@ pub const MAX_OUTCOMES: usize = 100_000;
 /// The most bytes of outcomes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The most requests that were begun and of which no outcome was heard.
+/// The most requests that were begun and whose outcome has not been heard.
 const MAX_BEGUN: usize = 100_000;
-/// Of so many ids at least it is known that their outcomes were forgotten.
+/// The smallest number of ids that are remembered as having had an outcome that was forgotten.
 const FORMER: usize = 250_000;
 
 /// What is remembered of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     known: FastMap<RequestId, Known>,
-    /// Those with an outcome, and those that were only begun: what floods one does not push out the
-    /// other.
+    /// Requests with an outcome, and requests that were only begun, in separate queues: a flood of one does not push
+    /// out the other.
     ended: VecDeque<(u64, RequestId)>,
     begun: VecDeque<(u64, RequestId)>,
     bytes: usize,
-    /// Dropped before their time.
+    /// How many were dropped before their time.
     dropped: u64,
     former: Former,
     /// How often messages may have been missed.
@@ -47,28 +47,28 @@ pub(crate) struct Outcomes {
 #[derive(Debug)]
 struct Known {
     body: Option<Bytes>,
-    /// The outcome leaves open what runs: repeats look for themselves.
+    /// The outcome leaves open what runs: repeats are looked up on the cells.
     unsure: bool,
-    /// Several claims were heard: another outcome may come, and what runs may change.
+    /// Several claims were heard: another outcome may follow, and what runs may change.
     contested: bool,
-    /// An auctioneer, this one or another, has said that it begins it, for this claim: anyone can make up an
-    /// outcome of what nobody has begun.
+    /// An auctioneer, this one or another, has announced the request with this claim. Anyone can make up an outcome of
+    /// a request that nobody has begun.
     announced: bool,
     claim: Option<AuctionId>,
-    /// What this auctioneer began of it, where it did.
+    /// What this auctioneer began of it, if anything.
     own: Option<Arc<Begun>>,
-    /// [`Outcomes::misses`] when this was heard.
+    /// The value of [`Outcomes::misses`] when this was heard.
     misses: u64,
 }
 
-/// An outcome as it is to be remembered.
+/// An outcome to be remembered.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) body: Bytes,
     pub(crate) unsure: bool,
     /// Several auctioneers have begun it.
     pub(crate) contested: bool,
-    /// It is our own, or of a request that an auctioneer has announced.
+    /// It is our own, or that of a request that an auctioneer has announced.
     pub(crate) announced: bool,
     pub(crate) claim: Option<AuctionId>,
     pub(crate) own: Option<Arc<Begun>>,
@@ -79,12 +79,11 @@ pub(crate) struct Ended {
 pub(crate) enum Seen {
     /// Its outcome.
     Ended(Bytes),
-    /// It was begun, and what became of it is not known for certain: the cells must be asked. With the
-    /// last that was heard of it.
+    /// It was begun, and what became of it is not certain: the cells must be asked. Holds the last outcome heard.
     Unsure(Option<Bytes>),
 }
 
-/// Ids whose outcomes were forgotten, as hashes; the older half is dropped when there are too many.
+/// Ids whose outcomes were forgotten, as hashes; the older half is dropped when they become too many.
 #[derive(Debug, Default)]
 struct Former {
     newer: FastSet<u64>,
@@ -100,7 +99,7 @@ impl Former {
 
     fn add(&mut self, id: &str) {
         if self.newer.len() >= FORMER {
-            // two halves instead of a queue: half of them is always kept, in 8 bytes each
+            // two sets instead of a queue: at least half is always kept, at 8 bytes per id
             self.older = std::mem::take(&mut self.newer);
         }
         self.newer.insert(Self::hash(id));
@@ -113,18 +112,18 @@ impl Former {
 }
 
 impl Ended {
-    /// The outcome of another auctioneer, as it was published; none if it is no answer to the request
-    /// with this id. It is what repeats are answered with. `knows`: whether there is such a cell.
+    /// Reads another auctioneer's published outcome, which also answers repeats; none if it is no answer to the request
+    /// with this id. `knows` tells whether a cell exists.
     pub(crate) fn heard(id: &RequestId, body: Bytes, knows: impl Fn(&str) -> bool) -> Option<Self> {
         let (unsure, claim) = match serde_json::from_slice::<StartReply>(&body) {
             Ok(reply) if reply.id == *id && has_own_ids(&reply) => {
-                // what is queued may have been placed since
+                // what was queued may have been placed since
                 let open = [Outcome::Unknown, Outcome::Queued].contains(&reply.outcome);
                 let mut cells = reply.instances.iter().filter_map(|i| i.cell.as_deref());
                 (open || cells.any(|cell| !knows(cell)), reply.claim)
             }
             Ok(_) => return None,
-            // a rejected request has no other answer than its error, and is looked at anew when repeated
+            // the only answer to a rejected request is its error, and a repeat is examined anew
             Err(_) => serde_json::from_slice::<ErrorBody>(&body)
                 .ok()
                 .map(|_| (true, None))?,
@@ -140,7 +139,7 @@ impl Ended {
     }
 }
 
-/// Whether each instance has the id that follows from its request.
+/// Returns whether each instance has the id that follows from its request.
 fn has_own_ids(reply: &StartReply) -> bool {
     let (request, app) = (reply.id.as_str(), reply.app.as_str());
     reply.instances.iter().all(|listed| {
@@ -153,20 +152,20 @@ fn has_own_ids(reply: &StartReply) -> bool {
 }
 
 impl Outcomes {
-    /// How many were dropped before their time.
+    /// Returns how many were dropped before their time.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Messages may have been missed: what is remembered may have been begun anew elsewhere since.
+    /// Records that messages may have been missed: remembered requests may have been begun again elsewhere since.
     pub(crate) fn missed(&mut self) {
         self.misses += 1;
     }
 
-    /// What is known of the request.
+    /// Returns what is known of the request.
     pub(crate) fn get(&self, id: &str) -> Option<Seen> {
         match self.known.get(id) {
-            // nor does it say for which app the request is
+            // without the body: an unannounced outcome does not prove which app the request is for
             Some(known) if !known.announced => Some(Seen::Unsure(None)),
             Some(known) if !known.is_certain() || known.misses < self.misses => {
                 Some(Seen::Unsure(known.body.clone()))
@@ -179,35 +178,35 @@ impl Outcomes {
         }
     }
 
-    /// Whether there is one outcome, and no other claim was heard.
+    /// Returns whether there is one outcome and no other claim was heard.
     pub(crate) fn is_uncontested(&self, id: &RequestId) -> bool {
         let known = self.known.get(id);
         known.is_some_and(|known| known.body.is_some() && known.is_certain())
     }
 
-    /// Whether this is the outcome that is remembered.
+    /// Returns whether this is the remembered outcome.
     pub(crate) fn is(&self, id: &RequestId, body: &Bytes) -> bool {
         self.known
             .get(id)
             .is_some_and(|known| known.body.as_ref() == Some(body))
     }
 
-    /// For which claim the request was begun, as far as that was heard.
+    /// Returns the claim with which the request was begun, as far as known.
     pub(crate) fn claim(&self, id: &RequestId) -> Option<AuctionId> {
         self.known.get(id)?.claim
     }
 
-    /// Whether an auctioneer has announced the request.
+    /// Returns whether an auctioneer has announced the request.
     pub(crate) fn is_announced(&self, id: &RequestId) -> bool {
         self.known.get(id).is_some_and(|known| known.announced)
     }
 
-    /// What this auctioneer began of the request.
+    /// Returns what this auctioneer began of the request.
     pub(crate) fn own(&self, id: &RequestId) -> Option<Arc<Begun>> {
         self.known.get(id)?.own.clone()
     }
 
-    /// An auctioneer has begun the request.
+    /// Records that an auctioneer has begun the request.
     pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId, claim: AuctionId) {
         if let Some(known) = self.known.get_mut(id) {
             // two auctioneers have begun it, so what runs may change after any outcome
@@ -215,7 +214,7 @@ impl Outcomes {
             if known.body.is_none() || known.unsure {
                 known.claim = Some(claim);
             }
-            // it may come after its outcome, which arrives on another subject
+            // the announcement may arrive after the outcome, which is on another subject
             known.announced |= known.claim == Some(claim);
             return;
         }
@@ -233,9 +232,9 @@ impl Outcomes {
         self.prune(now_ms);
     }
 
-    /// The request's outcome. Of two the one with the lower claim stands, of others the first, until
-    /// it is `settled` better. Whether this one stands now. Where there are two it is not certain which
-    /// copies run.
+    /// Records the request's outcome; returns whether it now stands. Of two outcomes with claims the lower claim
+    /// stands, otherwise the first, until there is a better one or it is `settled`. With two claims it is not certain
+    /// which copies run.
     pub(crate) fn ended(&mut self, now_ms: u64, id: &RequestId, new: Ended, settled: bool) -> bool {
         let contested = self.known.get_mut(id).is_some_and(|old| {
             old.contested |= old.claim.is_some() && new.claim.is_some() && old.claim != new.claim;
@@ -244,7 +243,7 @@ impl Outcomes {
         let old = self.known.get(id);
         let stands = old.is_none_or(|old| {
             let lower = new.claim.is_some() && old.claim.is_none_or(|old| new.claim < Some(old));
-            // the lower claim is the rule by which every auctioneer decides, whichever outcome it heard first
+            // every auctioneer applies the rule of the lower claim, whichever outcome it heard first
             let better = old.unsure || (new.announced && !old.announced);
             settled || old.body.is_none() || better || lower
         });
@@ -258,15 +257,14 @@ impl Outcomes {
             unsure: new.unsure,
             contested: contested || new.contested,
             announced: new.announced || old.is_some_and(|old| old.announced),
-            // an answer found on the cells names no claim: announcements that come after it must still show that
-            // there are two
+            // an answer found on the cells carries no claim: later announcements must still show that there are two
             claim: new.claim.or_else(|| old?.claim),
             own,
             misses: self.misses,
         };
         self.bytes = self.bytes + known.bytes() - old.map_or(0, Known::bytes);
         self.known.insert(id.clone(), known);
-        // an id stands in the queue once, or the second entry would forget a newer outcome too soon
+        // only one entry per id in the queue: a second one would forget a newer outcome too soon
         if first {
             self.ended.push_back((now_ms, id.clone()));
         }
@@ -274,7 +272,7 @@ impl Outcomes {
         true
     }
 
-    /// Forgets what is old, and the oldest when there is too much.
+    /// Forgets what is old, and the oldest if there is too much.
     pub(crate) fn prune(&mut self, now_ms: u64) {
         while let Some((at_ms, id)) = self.ended.front() {
             let old = now_ms.saturating_sub(*at_ms) >= REMEMBER_MS;
@@ -295,7 +293,7 @@ impl Outcomes {
             if !old && self.begun.len() <= MAX_BEGUN {
                 break;
             }
-            // with an outcome it stands in `ended` too, and is forgotten from there
+            // a request with an outcome is in `ended` too, and is forgotten from there
             if self.known.get(id).is_some_and(|known| known.body.is_none()) {
                 self.former.add(id.as_str());
                 self.known.remove(id);
@@ -306,7 +304,7 @@ impl Outcomes {
 }
 
 impl Known {
-    /// Whether the outcome is the answer to a repeat, as far as all messages were heard.
+    /// Returns whether a repeat can be answered with this outcome, provided that no message was missed.
     fn is_certain(&self) -> bool {
         self.announced && !self.unsure && !self.contested
     }
@@ -318,8 +316,8 @@ impl Known {
 }
 
 impl Answer {
-    /// The outcome of an earlier request with this id. That of another app is an error; where it
-    /// tells of other instances, that is warned of, as far as `max_bytes` allow.
+    /// Returns the outcome of an earlier request with this id. If that was for another app, this is an error; if its
+    /// outcome covers other instances, a warning is added as far as `max_bytes` allows.
     pub(crate) fn remembered(
         id: &RequestId,
         request: &Request,
@@ -332,7 +330,7 @@ impl Answer {
             outcome: Outcome::Unplaced,
             body,
         };
-        // an error (of a rejected request) has neither an app nor an outcome
+        // the error of a rejected request has neither an app nor an outcome
         let Ok(mut remembered) = serde_json::from_slice::<StartReply>(&answer.body) else {
             return Ok(answer);
         };
@@ -352,7 +350,7 @@ impl Answer {
     }
 }
 
-/// The indices in an answer; none if the answer had no room to list them.
+/// Returns the indices in an answer; none if it had no room to list them.
 fn indices_of(reply: &StartReply) -> Option<BTreeSet<u32>> {
     let mut remembered = BTreeSet::new();
     for instance in &reply.instances {
@@ -372,7 +370,7 @@ fn asked_for(request: &Request) -> BTreeSet<u32> {
     }
 }
 
-/// An id names one request: its answer would tell of the other app.
+/// Returns the error for an id that is in use for another app: its answer would be about that app.
 pub(crate) fn other_app(request: &Request, app: &str) -> WireError {
     let expected = format!("an unused id; the request with this id is for the app {app}");
     Invalid::new("id", format!("{:?}", request.id), expected).into()

@@ -1,4 +1,4 @@
-//! The parts of the auctioneer that are used by auctions, answers and queries.
+//! The parts of the auctioneer shared by auctions, answers and queries.
 
 use placement::{Policy, random::SplitMix64};
 
@@ -13,19 +13,19 @@ use shared::AuctionId;
 pub struct Settings {
     /// Its name in answers.
     pub name: String,
-    /// How it decides.
+    /// Its policy.
     pub policy: Policy,
-    /// How much others may ask for.
+    /// Limits on what others may ask for.
     pub limits: Limits,
-    /// The largest message that the server accepts, bytes.
+    /// The largest message that the server accepts, in bytes.
     pub max_payload: usize,
-    /// All seeds and generated ids follow from this.
+    /// The source of all seeds and generated ids.
     pub seed: u64,
     /// Milliseconds since the Unix epoch at time 0.
     pub wall_start_ms: i64,
 }
 
-/// Each part has private state; `auction`, `answers` and `questions` combine them.
+/// The parts. Each has private state; `auction`, `answers` and `questions` combine them.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) settings: Settings,
@@ -39,13 +39,13 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The wall clock at this call, for dates that operators set.
+    /// Returns the wall clock at this call, for dates that operators set.
     pub(crate) fn wall_ms(&self) -> i64 {
         let now_ms = i64::try_from(self.turn.now_ms).unwrap_or(i64::MAX);
         self.settings.wall_start_ms.saturating_add(now_ms)
     }
 
-    /// A random id, from the seed.
+    /// Returns a random id drawn from the seed.
     pub(crate) fn new_auction_id(&mut self) -> AuctionId {
         let (high, low) = (self.random.draw(), self.random.draw());
         let bytes = uuid::Uuid::from_u64_pair(high, low).into_bytes();

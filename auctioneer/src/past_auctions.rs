@@ -7,9 +7,9 @@ use shared::wire::{AuctionRecord, DecisionRecord, Outcome, instance_id};
 
 use shared::{AuctionId, InstanceId};
 
-/// Auctions remembered.
+/// How many auctions are remembered.
 pub(crate) const REMEMBERED: usize = 16;
-/// The most decisions remembered in all of them; the oldest auctions are dropped first.
+/// The most decisions remembered in total; the oldest auctions are dropped first.
 pub(crate) const MAX_DECISIONS: usize = 40_000;
 
 /// One auction.
@@ -24,7 +24,7 @@ pub(crate) struct PastAuction {
     pub(crate) outcomes: FastMap<InstanceId, LateOutcome>,
 }
 
-/// The outcome of an instance that was sent to a cell, and its reason.
+/// The outcome of an instance after it was sent to a cell, and the reason.
 type LateOutcome = (Outcome, Arc<Unplaced>);
 
 /// One decision.
@@ -48,28 +48,28 @@ impl PastAuctions {
     pub(crate) fn add(&mut self, past: PastAuction) {
         self.decisions += past.decisions.len();
         self.past.push_back(past);
-        // both bounds: 16 large auctions would be 160,000 decisions
+        // two limits: 16 large auctions would be 160,000 decisions
         while self.past.len() > REMEMBERED || self.decisions > MAX_DECISIONS {
             let dropped = self.past.pop_front();
             self.decisions -= dropped.map_or(0, |dropped| dropped.decisions.len());
         }
     }
 
-    /// An instance that an auction placed was refused by its cell, or is unknown.
+    /// Records that an instance that an auction placed was refused by its cell, or is unknown.
     pub(crate) fn record_outcome(
         &mut self,
         auction: AuctionId,
         instance: InstanceId,
         outcome: LateOutcome,
     ) {
-        // the newest first: an answer mostly belongs to the last auction
+        // newest first: most answers belong to the last auction
         let mut past = self.past.iter_mut().rev();
         if let Some(past) = past.find(|past| past.auction == auction) {
             past.outcomes.insert(instance, outcome);
         }
     }
 
-    /// An unknown instance is running after all.
+    /// Records that an unknown instance is running after all.
     pub(crate) fn clear_outcome(&mut self, auction: AuctionId, instance: InstanceId) {
         let mut past = self.past.iter_mut().rev();
         if let Some(past) = past.find(|past| past.auction == auction) {
@@ -77,7 +77,7 @@ impl PastAuctions {
         }
     }
 
-    /// The app's jobs in the last auction with jobs of the app, at most this many.
+    /// Returns up to `most` jobs of the app from the last auction that had any.
     pub(crate) fn last_jobs(&self, app: &str, most: usize) -> Vec<Job> {
         let of_app = |past: &PastAuction| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
@@ -89,7 +89,7 @@ impl PastAuctions {
             .unwrap_or_default()
     }
 
-    /// The auctions with jobs of the app, the newest first.
+    /// Returns the auctions with jobs of the app, newest first.
     pub(crate) fn of_app(&self, now_ms: u64, policy: &Policy, app: &str) -> Vec<AuctionRecord> {
         let record = |past: &PastAuction| {
             let of_app = past.decisions.iter().filter(|d| d.job.request.app == app);
@@ -111,7 +111,7 @@ impl PastAuctions {
 impl PastDecision {
     fn record(&self, outcomes: &FastMap<InstanceId, LateOutcome>) -> DecisionRecord {
         let request = &self.job.request;
-        // only what was sent somewhere can have ended otherwise than it was decided
+        // only what was sent to a cell can have ended differently from the decision
         let later = self.cell.as_ref().and_then(|_| {
             let instance = instance_id(&request.id, &request.app, request.kind, self.job.index);
             outcomes.get(&instance)

@@ -20,16 +20,16 @@ use crate::{
     requests::MAX_BATCH,
 };
 
-/// Cells on one page of the pool, by default and at most.
+/// Cells on one page of the pool: the default and the maximum.
 const PAGE: usize = 500;
-/// Jobs that an explanation decides again.
+/// The most jobs that an explanation decides again.
 const MAX_EXPLAINED_JOBS: usize = 10;
-/// The most bytes of an answer beside what it lists.
+/// Bytes reserved in an answer for everything besides its list.
 const ENVELOPE_BYTES: usize = 512;
-/// Cells that a dry run may add.
+/// The most cells that a dry run may add.
 const MAX_ADDED: usize = 10_000;
 
-/// A dry run over the current pool: nothing is debited, nothing is sent.
+/// Answers a dry run over the current pool: nothing is debited, nothing is sent.
 pub(crate) fn dry_run(parts: &mut Parts, dry_run: &DryRun, reply: ReplyKey) {
     let answer = decide(parts, dry_run);
     parts.turn.reply(Some(reply), answer);
@@ -46,12 +46,12 @@ fn decide(parts: &mut Parts, dry_run: &DryRun) -> Result<bytes::Bytes, WireError
         return Err(invalid("instances", message));
     }
     let mut context = plan_context(parts, dry_run.explain);
-    // a copy only where cells are added or left out: a pool may be 50,000 cells
+    // copied only if cells are added or left out: a pool may have 50,000 cells
     let mut other = other_pool(&parts.feed, dry_run)?;
     let policy = &parts.settings.policy;
-    // decided over the pool itself, whose indices are built already; a plan changes nothing in it
+    // decided over the pool itself, whose indices are already built; a plan does not change it
     let pool = other.as_mut().unwrap_or(parts.feed.pool_mut());
-    // the dry run may be without a cell that is silent
+    // the dry run may leave out a cell that is silent
     context.absent.retain(|name| pool.get(name).is_some());
     loop {
         let plan = pool.plan(&jobs, policy, &context);
@@ -81,7 +81,7 @@ fn decide(parts: &mut Parts, dry_run: &DryRun) -> Result<bytes::Bytes, WireError
     }
 }
 
-/// What a decision for a query depends on.
+/// Returns the context that a decision for a query depends on.
 fn plan_context(parts: &mut Parts, explain: Explain) -> PlanContext {
     PlanContext {
         seed: parts.random.draw(),
@@ -92,8 +92,8 @@ fn plan_context(parts: &mut Parts, explain: Explain) -> PlanContext {
     }
 }
 
-/// The cells that an auction would leave out: those without responders or silent. If all are, an
-/// auction waits for all again.
+/// Returns the cells that an auction would leave out: unreachable or silent ones. If all are, an auction waits for all
+/// again.
 fn absent(feed: &mut Feed, now_ms: u64) -> BTreeSet<Arc<str>> {
     let mut absent = feed.unreachable(now_ms);
     let mut cells = feed.cells();
@@ -104,10 +104,9 @@ fn absent(feed: &mut Feed, now_ms: u64) -> BTreeSet<Arc<str>> {
     absent
 }
 
-/// The pool with the cells that the dry run adds and without those that it leaves out; none if it
-/// does neither.
+/// Returns the pool with the cells that the dry run adds and without those that it leaves out; none if it does neither.
 fn other_pool(feed: &Feed, dry_run: &DryRun) -> Result<Option<Pool>, WireError> {
-    // each is bounded before adding: the sum cannot overflow
+    // each count is capped before adding: the sum cannot overflow
     let counts = dry_run.add_cells.iter().map(|a| a.count.min(MAX_ADDED + 1));
     let count: usize = counts.sum();
     if count > MAX_ADDED {
@@ -119,7 +118,7 @@ fn other_pool(feed: &Feed, dry_run: &DryRun) -> Result<Option<Pool>, WireError> 
     }
     let mut pool = feed.pool().clone();
     for add in &dry_run.add_cells {
-        // at most as many as were counted above
+        // at most what was counted above
         let count = u32::try_from(add.count).unwrap_or(u32::MAX);
         pool.add_like(&add.like, count)
             .map_err(|e| invalid("add_cells.like", format!("add_cells.{e}")))?;
@@ -134,7 +133,7 @@ fn other_pool(feed: &Feed, dry_run: &DryRun) -> Result<Option<Pool>, WireError> 
     Ok(Some(pool))
 }
 
-/// The last decisions for an app.
+/// Answers a query for the last decisions about an app.
 pub(crate) fn explain(parts: &mut Parts, explain: &ExplainRequest, reply: ReplyKey) {
     let now_ms = parts.turn.now_ms;
     let policy = &parts.settings.policy;
@@ -151,7 +150,7 @@ pub(crate) fn explain(parts: &mut Parts, explain: &ExplainRequest, reply: ReplyK
     let mut body = to_bytes(&answer);
     let fits = |body: &bytes::Bytes| body.len() <= parts.turn.max_payload;
     if !fits(&body) {
-        // what is decided now names every cell, so it is the largest part: it goes first
+        // the new decisions name every cell and are the largest part: they are cut first
         answer.now.truncate(1);
         body = to_bytes(&answer);
     }
@@ -175,17 +174,17 @@ pub(crate) fn explain(parts: &mut Parts, explain: &ExplainRequest, reply: ReplyK
     parts.turn.reply(Some(reply), Ok(body));
 }
 
-/// The app's last jobs, decided again over the current pool, fully explained.
+/// Decides the app's last jobs again over the current pool, with full explanations.
 fn decide_again(parts: &mut Parts, app: &str) -> Vec<DecisionReport> {
     let jobs = parts.past_auctions.last_jobs(app, MAX_EXPLAINED_JOBS);
     let context = plan_context(parts, Explain::Cells);
     let policy = &parts.settings.policy;
-    // plainly: every cell is named with its reason, which is what the fast engines save
+    // with the plain engine, which gives every cell's reason; the fast engines skip that
     let plan = parts.feed.pool().plan_plainly(&jobs, policy, &context);
     Report::new(&jobs, plan).decisions
 }
 
-/// The work queued here.
+/// Answers a query for the work queued here.
 pub(crate) fn queued(parts: &mut Parts, asked: &QueuedRequest, reply: ReplyKey) {
     let name = &parts.settings.name;
     let (now_ms, max_bytes) = (parts.turn.now_ms, parts.turn.max_payload);
@@ -193,8 +192,7 @@ pub(crate) fn queued(parts: &mut Parts, asked: &QueuedRequest, reply: ReplyKey) 
     parts.turn.reply(Some(reply), Ok(to_bytes(&answer)));
 }
 
-/// How many more instances of a size fit into the current pool: nothing is debited, nothing is
-/// sent.
+/// Answers how many more instances of a size fit into the current pool: nothing is debited, nothing is sent.
 pub(crate) fn capacity(parts: &mut Parts, asked: &AdmittedRequest, reply: ReplyKey) {
     let context = plan_context(parts, Explain::Winner);
     let (pool, policy) = (parts.feed.pool(), &parts.settings.policy);
@@ -215,7 +213,7 @@ pub(crate) fn capacity(parts: &mut Parts, asked: &AdmittedRequest, reply: ReplyK
     parts.turn.reply(Some(reply), Ok(body));
 }
 
-/// A page of the pool, by name.
+/// Answers a query for a page of the pool, sorted by name.
 pub(crate) fn pool(parts: &mut Parts, page: &Page, reply: ReplyKey) {
     let (feed, now_ms) = (&parts.feed, parts.turn.now_ms);
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
@@ -235,7 +233,7 @@ pub(crate) fn pool(parts: &mut Parts, page: &Page, reply: ReplyKey) {
             silent: known.silent,
         };
         bytes += to_bytes(&cell).len() + 1;
-        // one cell at least: a page without any would say that there are no more
+        // at least one cell: an empty page would mean that there are no more
         if bytes > parts.turn.max_payload && !cells.is_empty() {
             break;
         }

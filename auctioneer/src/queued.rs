@@ -1,4 +1,4 @@
-//! The work that waits for an auction or for room, as an answer.
+//! Answers about work that waits for an auction or for room.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,12 +10,12 @@ use shared::{
 
 use crate::ticket::{State, Ticket, because};
 
-/// Groups in one answer, by default and at most.
+/// Groups in one answer: the default and the maximum.
 pub(crate) const MAX_GROUPS: usize = 500;
-/// The most bytes of an answer beside its groups.
+/// Bytes reserved in an answer for everything besides its groups.
 const ENVELOPE_BYTES: usize = 512;
 
-/// The waiting work of these requests, by app, then by request. The answer fits into `max_bytes`.
+/// Returns the waiting work of these requests, by app, then by request. The answer fits into `max_bytes`.
 pub(crate) fn answer<'t>(
     auctioneer: &str,
     tickets: impl Iterator<Item = &'t Ticket>,
@@ -38,10 +38,9 @@ pub(crate) fn answer<'t>(
     let mut bytes = ENVELOPE_BYTES + auctioneer.len();
     for ticket in tickets {
         for (count, group) in groups(ticket, now_ms) {
-            // also of groups that are not listed: it is the number of all that wait
+            // counts groups that are not listed, too: it is the total that waits
             answer.count += count;
-            // after the first group that was left out, all others are left out: the list has no
-            // gaps
+            // once one group is left out, all later ones are: the list has no gaps
             answer.more |= answer.queued.len() >= limit;
             if !answer.more {
                 bytes += to_bytes(&group).len() + 1;
@@ -55,7 +54,7 @@ pub(crate) fn answer<'t>(
     answer
 }
 
-/// The waiting instances of one request, by reason; with their number.
+/// Returns the waiting instances of one request, grouped by reason, with their number.
 fn groups(ticket: &Ticket, now_ms: u64) -> Vec<(usize, QueuedGroup)> {
     let mut by_reason: BTreeMap<String, (Arc<Unplaced>, u64, Vec<u32>)> = BTreeMap::new();
     for instance in &ticket.instances {

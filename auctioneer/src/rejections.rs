@@ -1,4 +1,4 @@
-//! Reports rejected requests: an event for each app, and the error.
+//! Reports rejected requests: one event per app, and the error.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     turn::Turn,
 };
 
-/// One event for each app, and the outcome of requests that cannot be answered.
+/// Publishes one event per app and, if asked to, the outcome of requests that have no reply subject.
 pub(crate) fn report<'r>(
     turn: &mut Turn,
     rejected: impl Iterator<Item = &'r Rejected>,
@@ -18,7 +18,7 @@ pub(crate) fn report<'r>(
     let mut apps: BTreeMap<&str, Event> = BTreeMap::new();
     for why in rejected {
         let app = why.app.as_deref().unwrap_or("unknown");
-        // with the reason of the first: an array mostly has one fault many times, and the reply has each
+        // with the first reason: an array mostly repeats one fault, and the reply has all of them
         let event = apps.entry(app).or_insert_with(|| Event {
             reason: Some(why.error.message.clone()),
             request: Some(why.id.clone()),
@@ -38,7 +38,7 @@ pub(crate) fn report<'r>(
     }
 }
 
-/// The first error, with the number of the others.
+/// Returns the first error, with the number of the others.
 pub(crate) fn first_error(rejected: &[Rejected]) -> WireError {
     let Some((first, others)) = rejected.split_first() else {
         return WireError::new(code::INVALID_REQUEST, "no request");

@@ -1,4 +1,4 @@
-//! Answers to start requests, always within the server's max_payload.
+//! Answers to start requests, which always fit into the server's `max_payload`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use shared::RequestId;
 
 use crate::ticket::{Answer, Done, Instance, State, Ticket, because};
 
-/// The current outcome of an instance.
+/// Returns the current outcome of an instance.
 fn present(ticket: &Ticket, instance: &Instance) -> Done {
     match &instance.state {
         State::Done(done) => done.clone(),
@@ -43,14 +43,14 @@ fn present(ticket: &Ticket, instance: &Instance) -> Done {
     }
 }
 
-/// The answer to a request, as far as it is known now. It fits into `max_bytes`.
+/// Returns the answer to a request as far as it is known now. It fits into `max_bytes`.
 pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
     let present: Vec<(u32, &Instance, Done)> = ticket
         .instances
         .iter()
         .map(|i| (i.index, i, self::present(ticket, i)))
         .collect();
-    // the worst, so that who reads nothing else does not take a part for the whole
+    // the worst, so that a client that reads nothing else does not take part of it for the whole
     let worst = present.iter().map(|(_, _, done)| done.outcome).max();
     let mut reply = StartReply {
         v: VERSION,
@@ -72,7 +72,7 @@ pub(crate) fn answer(ticket: &Ticket, max_bytes: usize) -> Answer {
         body = to_bytes(&reply);
     }
     if body.len() > max_bytes {
-        // they quote the sender, and are the last that can be left out
+        // warnings quote the sender, and are the last thing that can be left out
         reply.warnings.clear();
         body = to_bytes(&reply);
     }
@@ -101,12 +101,12 @@ fn single(index: u32, instance: &Instance, done: &Done) -> InstanceOutcome {
     }
 }
 
-/// Each placed or unknown instance by itself; equal failures are grouped.
+/// Lists each placed or unknown instance separately, and groups equal failures.
 fn each(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     let mut listed = Vec::new();
     let mut failed = Vec::new();
     for (index, instance, done) in present {
-        // whoever asked needs the cell of each; a thousand equal failures are one line
+        // the client needs the cell of each; a thousand equal failures are one line
         if done.cell.is_some() {
             listed.push(single(*index, instance, done));
         } else {
@@ -128,7 +128,7 @@ fn groups(failed: &[(u32, &Instance, &Done)]) -> Vec<InstanceOutcome> {
             done.duplicate_of.as_ref().map(RequestId::as_str),
         )
     }
-    // by reason: within a request, one reason has the same numbers, or nearly so
+    // by reason: within a request, instances with the same reason have (nearly) the same numbers
     let mut groups: BTreeMap<Key<'_>, Vec<&(u32, &Instance, &Done)>> = BTreeMap::new();
     for member in failed {
         groups.entry(key(member.2)).or_default().push(member);
@@ -146,7 +146,7 @@ fn groups(failed: &[(u32, &Instance, &Done)]) -> Vec<InstanceOutcome> {
     groups.into_values().map(one).collect()
 }
 
-/// Grouped by cell, without the instances' ids.
+/// Groups instances by cell, without their ids.
 fn by_cell(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     let all: Vec<_> = present
         .iter()
@@ -155,7 +155,7 @@ fn by_cell(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     groups(&all)
 }
 
-/// The number of instances with each outcome.
+/// Counts the instances with each outcome.
 fn counts(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
     for (_, _, done) in present {
@@ -174,14 +174,14 @@ fn counts(present: &[(u32, &Instance, Done)]) -> Vec<InstanceOutcome> {
     counts.into_iter().map(one).collect()
 }
 
-/// The answer to an array, from the answers to its requests; it fits into `max_bytes`.
+/// Returns the answer to an array, made from the answers to its requests; it fits into `max_bytes`.
 pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireError> {
     let outcome = answers
         .iter()
         .map(|a| a.outcome)
         .max()
         .unwrap_or(Outcome::Placed);
-    // joined as they are: each was serialised when its request ended
+    // concatenated as they are: each was serialised when its request ended
     let each: Vec<&[u8]> = answers.iter().map(|a| a.body.as_ref()).collect();
     let head = format!("{{\"v\":{VERSION},\"outcome\":\"{outcome}\",\"requests\":[");
     let body = [head.as_bytes(), &each.join(&b','), b"]}"].concat();
@@ -198,7 +198,7 @@ pub(crate) fn array(answers: &[Answer], max_bytes: usize) -> Result<Bytes, WireE
     Err(WireError::new(code::OVERLOADED, message))
 }
 
-/// A short answer to a request of an array.
+/// A shortened answer to a request of an array.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Short {
@@ -207,7 +207,7 @@ enum Short {
     Error { error: WireError },
 }
 
-/// The error of a request that was rejected, with another message.
+/// Returns the error of a rejected request, with another message.
 fn error_of(answer: &Answer, message: &str) -> Option<WireError> {
     let body: ErrorBody = serde_json::from_slice(&answer.body).ok()?;
     Some(WireError {
@@ -216,7 +216,7 @@ fn error_of(answer: &Answer, message: &str) -> Option<WireError> {
     })
 }
 
-/// The outcome with the names of the request; of an error what kind it is and which field it is about.
+/// Shortens an answer to its outcome and the names of its request, or an error to its kind and field.
 fn with_names(answer: &Answer) -> Short {
     if let Some(error) = error_of(answer, "rejected; why does not fit into the answer") {
         return Short::Error { error };
@@ -233,7 +233,7 @@ fn with_names(answer: &Answer) -> Short {
     }))
 }
 
-/// The outcome or the kind of error alone.
+/// Shortens an answer to its outcome, or an error to its kind.
 fn with_outcome(answer: &Answer) -> Short {
     match error_of(answer, "") {
         Some(error) => Short::Error {
@@ -269,8 +269,8 @@ mod tests {
         (0..30).map(answer).collect()
     }
 
-    /// What the answer to an array has within a size: of each element whether there is more than
-    /// its id, its id, or its outcome alone.
+    /// Returns what the answer to an array contains within a size: for each element more than its id, its id, or only
+    /// its outcome; and the number of elements.
     fn level_in(max_bytes: usize) -> (&'static str, usize) {
         let Ok(body) = array(&answers(), max_bytes) else {
             return ("error", 0);
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(error.message, "30 answers do not fit into one message");
     }
 
-    /// Ten thousand requests, all but the first of them rejected with an error of the longest kind.
+    /// Ten thousand requests, all but the first rejected with an error of the longest kind.
     #[test]
     fn an_array_of_long_errors_fits_and_every_one_of_them_is_an_error() {
         let error = WireError {

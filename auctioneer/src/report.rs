@@ -1,4 +1,4 @@
-//! Events about apps: one message for each kind, app and auction, however many instances it had.
+//! Events about apps: one message per kind, app and auction, however many instances it covers.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use shared::wire::{Event, EventInstance, format_indices};
 
 use shared::{AuctionId, InstanceId, RequestId};
 
-/// Instances listed in one event.
+/// The most instances listed in one event.
 const LISTED: usize = 100;
 
 /// The results of an app's instances in an auction, until all of them are known.
@@ -49,11 +49,11 @@ impl Lines {
                 ..EventInstance::default()
             });
         }
-        // instances of one request come together, so a comparison with the last is enough
+        // instances of one request come together, so comparing with the last one is enough
         if self.requests.last() != Some(&line.request) {
             self.requests.push(line.request);
         }
-        // one reason is enough for an event: the reply has each
+        // one reason is enough for an event: the reply has all of them
         if self.why.is_none() {
             self.why = line.why;
         }
@@ -65,7 +65,7 @@ impl Lines {
         event.count = self.indices.len();
         event.indices = Some(format_indices(self.indices));
         event.instances = self.listed;
-        // of several none is named, as it would be taken for the request of all
+        // with several requests none is named, as it would be taken for the request of all
         if let [request] = self.requests.as_slice() {
             event.request = Some(request.clone());
         }
@@ -77,19 +77,19 @@ impl Lines {
     }
 }
 
-/// Events that wait for the last answer of their auction and app.
+/// Events that wait for the last answer for their auction and app.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     auctions: FastMap<(AuctionId, Arc<str>), AppReport>,
 }
 
 impl Reports {
-    /// An instance of the app was sent to a cell in this auction.
+    /// Records that an instance of the app was sent to a cell in this auction.
     pub(crate) fn sent(&mut self, auction: AuctionId, app: Arc<str>) {
         self.auctions.entry((auction, app)).or_default().pending += 1;
     }
 
-    /// The result of one that was sent. After the last one the events are returned.
+    /// Records the result of an instance that was sent. The last result returns the events.
     pub(crate) fn record(
         &mut self,
         auction: AuctionId,
@@ -114,7 +114,7 @@ impl Reports {
             return Vec::new();
         }
         let mut kinds = self.auctions.remove(&key).unwrap_or_default().kinds;
-        // by kind: which cell answered first must not change the order of events
+        // sorted by kind: which cell answered first must not change the order of events
         kinds.sort_by_key(|(kind, _)| *kind);
         let event = |(kind, lines): (&str, Lines)| lines.event(kind, app, Some(auction));
         kinds.into_iter().map(event).collect()

@@ -1,7 +1,8 @@
-//! Start requests from admission to their answers: which are open, the state of each instance, and
-//! when replies are sent.
+//! Start requests from admission to their answers: which are open, the state of each instance, and when replies are
+//! sent.
 
 mod due;
+mod hand_over;
 mod intake;
 mod queue;
 mod shares;
@@ -12,6 +13,7 @@ use placement::{FastMap, Unplaced};
 use shared::wire::{Outcome, Stop, kind, to_bytes};
 
 use crate::{
+    grant::Standing,
     groups::Groups,
     ids::TicketId,
     io::AuctioneerOutput,
@@ -45,11 +47,12 @@ pub(crate) struct Requests {
     /// Tickets that have ended since the last call of [`Requests::take_ended`].
     ended: Vec<TicketId>,
     closing: bool,
-    /// What comes may have been sent long ago.
+    /// Whether auctions may be held.
+    standing: Standing,
+    /// Whether incoming messages may have been sent long ago.
     stood_still: bool,
     next_ticket: u64,
-    /// Until then an id that is not known here may have been asked for before we listened, or while we
-    /// did not.
+    /// Until when an unknown id may belong to a request that was sent before we listened, or while we did not.
     unsure_until_ms: u64,
     /// See [`Requests::trust_ids`].
     trusting: bool,
@@ -70,6 +73,7 @@ impl Requests {
             queue_ends: BTreeSet::new(),
             ended: Vec::new(),
             closing: false,
+            standing: Standing::Holds,
             stood_still: false,
             next_ticket: 0,
             unsure_until_ms: REMEMBER_MS,
@@ -77,7 +81,7 @@ impl Requests {
         }
     }
 
-    /// Every id that is not known here is new: nobody asked before, and nothing is missed.
+    /// Trusts that every unknown id is new: nothing was requested before, and no message is missed.
     pub(crate) fn trust_ids(&mut self) {
         self.trusting = true;
         self.unsure_until_ms = 0;
@@ -88,23 +92,22 @@ impl Requests {
         self.trusting
     }
 
-    /// Something may have been missed: an id that is not known here may be a repeat, and so may be what
-    /// waits here. Returns the requests that are to be looked for again.
+    /// Handles possibly missed messages: unknown ids may be repeats, and so may the work that waits here. Returns the
+    /// requests to look for again.
     pub(crate) fn missed(&mut self, now_ms: u64) -> Vec<TicketId> {
         if self.trusting {
             return Vec::new();
         }
-        // outcomes are remembered for so long, and then the other auctioneers do not know the id either
+        // outcomes are remembered for this long; after that the other auctioneers do not know the id either
         self.unsure_until_ms = now_ms + REMEMBER_MS;
         self.outcomes.missed();
-        // an id that was made here is known to nobody else, and what was given up to another auctioneer is
-        // looked for anyway
+        // nobody else knows an id that was generated here, and requests that gave way are looked for anyway
         let keys = self.keys(|ticket| ticket.given && !ticket.yielded);
         self.check_again(&keys)
     }
 
-    /// What of these requests was not sent yet is not sent before it was looked for. Returns those of
-    /// which there is any.
+    /// Holds back what was not sent yet of these requests until it has been looked for. Returns the requests that have
+    /// any.
     pub(crate) fn check_again(&mut self, keys: &[TicketId]) -> Vec<TicketId> {
         let waits = |i: &Instance| matches!(i.state, State::Waiting | State::Held(_));
         let mut again = Vec::new();
@@ -131,7 +134,7 @@ impl Requests {
         again
     }
 
-    /// Another auctioneer's claim counts: nothing more is sent from here.
+    /// Gives way to another auctioneer's claim: nothing more of these requests is sent from here.
     pub(crate) fn give_way(&mut self, keys: &[TicketId]) {
         for key in keys {
             if let Some(ticket) = self.tickets.get_mut(key) {
@@ -139,7 +142,7 @@ impl Requests {
                 ticket.claim = None;
             }
         }
-        // what was not sent yet goes back; what was sent is looked for on the cells
+        // what was not sent yet is held back; what was sent is looked for on the cells
         self.check_again(keys);
     }
 
@@ -147,12 +150,12 @@ impl Requests {
         self.tickets.get(&key)
     }
 
-    /// A ticket; only [`Requests`] changes the states of its instances.
+    /// Returns a ticket; only [`Requests`] changes the states of its instances.
     pub(crate) fn get_mut(&mut self, key: TicketId) -> Option<&mut Ticket> {
         self.tickets.get_mut(&key)
     }
 
-    /// The open request with this id.
+    /// Returns the open request with this id.
     pub(crate) fn by_id(&self, id: &RequestId) -> Option<TicketId> {
         self.by_id.get(id).copied()
     }
@@ -165,41 +168,40 @@ impl Requests {
         self.tickets.is_empty()
     }
 
-    /// Messages without a reply so far.
+    /// Returns how many messages have no reply yet.
     #[cfg(test)]
     pub(crate) fn unanswered_messages(&self) -> usize {
         self.groups.count()
     }
 
-    /// Whether what comes may have been sent long ago: then no stored request is begun.
+    /// Sets whether incoming messages may have been sent long ago; while they may, no stored request is begun.
     pub(crate) fn stood_still(&mut self, still: bool) {
         self.stood_still = still;
     }
 
-    /// Whether new requests are rejected.
+    /// Returns whether new requests are rejected.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
 
-    /// Rejects new requests from now on; queued work is given up.
+    /// Rejects new requests from now on, and gives up queued work.
     pub(crate) fn close(&mut self, turn: &mut Turn) {
         self.closing = true;
         for key in self.keys(|_| true) {
             self.give_up_all(turn, key, |instance| {
-                // what was sent may still be accepted, and what waits is in the next auction
+                // what was sent may still be accepted, and what waits enters the next auction
                 let held = matches!(instance.state, State::Held(_));
                 held.then(|| because("the auctioneer is shutting down"))
             });
         }
     }
 
-    /// Cancels the instances that match the stop and have not been sent to a cell. Returns their
-    /// number.
+    /// Cancels the instances that match the stop and have not been sent to a cell. Returns their number.
     pub(crate) fn cancel(&mut self, turn: &mut Turn, stop: &Stop) -> usize {
         let mut cancelled = 0;
         for key in self.keys(|ticket| ticket.request.app == stop.app) {
             cancelled += self.give_up_all(turn, key, |i| {
-                // what is being looked for may run already: then the cell that has it gets the same stop
+                // instances that are being looked for may run already: a cell that has one gets the same stop
                 let unsent = matches!(i.state, State::Waiting | State::Held(_) | State::Checking);
                 let meant = (stop.indices.is_empty() || stop.indices.contains(&i.index))
                     && (stop.instances.is_empty() || stop.instances.contains(&i.id));
@@ -209,7 +211,7 @@ impl Requests {
         cancelled
     }
 
-    /// In order of arrival, so that the same seed gives the same run.
+    /// Returns the matching keys in order of arrival, so that the same seed gives the same run.
     fn keys(&self, which: impl Fn(&Ticket) -> bool) -> Vec<TicketId> {
         let tickets = self.tickets.iter().filter(|(_, ticket)| which(ticket));
         let mut keys: Vec<TicketId> = tickets.map(|(key, _)| *key).collect();
@@ -217,13 +219,13 @@ impl Requests {
         keys
     }
 
-    /// The state of an instance; none if its request has ended.
+    /// Returns the state of an instance; none if its request has ended.
     pub(crate) fn state(&self, slot: Slot) -> Option<&State> {
         let ticket = self.tickets.get(&slot.ticket)?;
         Some(&ticket.instances[slot.position].state)
     }
 
-    /// Changes the state of an instance, and the counts of waiting ones.
+    /// Changes the state of an instance, and updates the counts of waiting ones.
     fn set_state(&mut self, slot: Slot, state: State) {
         if let Some(ticket) = self.tickets.get_mut(&slot.ticket) {
             let old = &mut ticket.instances[slot.position].state;
@@ -232,7 +234,7 @@ impl Requests {
         }
     }
 
-    /// The instance is sent to a cell.
+    /// Records that the instance is sent to a cell.
     pub(crate) fn sent(&mut self, slot: Slot) {
         if let Some(ticket) = self.tickets.get_mut(&slot.ticket) {
             ticket.instances[slot.position].sent = true;
@@ -240,7 +242,7 @@ impl Requests {
         self.set_state(slot, State::Sent);
     }
 
-    /// The instance is the same as another request's, and shares its outcome.
+    /// Makes the instance share the outcome of `first`, which is the same instance in another request.
     pub(crate) fn share(&mut self, slot: Slot, first: Slot) {
         if let Some(ticket) = self.tickets.get_mut(&first.ticket) {
             ticket.instances[first.position].sharers.push(slot);
@@ -253,7 +255,7 @@ impl Requests {
         Some(Arc::clone(&ticket.app))
     }
 
-    /// The instance as it appears in events.
+    /// Returns the instance as it appears in events.
     pub(crate) fn line(&self, slot: Slot) -> Option<Line> {
         let ticket = self.tickets.get(&slot.ticket)?;
         let instance = &ticket.instances[slot.position];
@@ -267,8 +269,8 @@ impl Requests {
         })
     }
 
-    /// A cell took the instance that it was sent, or may have. Where another auctioneer's claim counts,
-    /// the cells are asked first which copy stays.
+    /// Records that a cell took, or may have taken, the instance that it was sent. If another auctioneer's claim
+    /// counts, the cells are asked first which copy stays.
     pub(crate) fn finish_sent(&mut self, turn: &mut Turn, slot: Slot, done: Done) {
         let ticket = self.tickets.get(&slot.ticket);
         if ticket.is_some_and(|ticket| ticket.yielded) {
@@ -280,12 +282,12 @@ impl Requests {
         self.finish(turn, slot, done);
     }
 
-    /// The final outcome of an instance, and of those that share it.
+    /// Sets the final outcome of an instance and of those that share it.
     pub(crate) fn finish(&mut self, turn: &mut Turn, slot: Slot, done: Done) {
-        // a list, not a recursion: a chain of shared outcomes may be as long as a batch
+        // a list instead of recursion: a chain of shared outcomes may be as long as a batch
         let mut ended = vec![(slot, done)];
         while let Some((slot, done)) = ended.pop() {
-            // a late answer to what is final, or to a request that has ended: the first outcome stands
+            // a late answer about something final, or about a request that has ended: the first outcome stands
             if matches!(self.state(slot), None | Some(State::Done(_))) {
                 continue;
             }
@@ -308,7 +310,7 @@ impl Requests {
         }
     }
 
-    /// An instance is given up, which is reported by an event.
+    /// Gives up an instance, and reports that in an event.
     pub(crate) fn give_up(&mut self, turn: &mut Turn, slot: Slot, why: Arc<Unplaced>) {
         if let (Some(app), Some(mut line)) = (self.app_of(slot), self.line(slot)) {
             line.why = Some(Arc::clone(&why));
@@ -320,7 +322,7 @@ impl Requests {
         self.finish(turn, slot, Done::unplaced(why));
     }
 
-    /// Gives up the instances of a request for which there is a reason, with one event.
+    /// Gives up the instances of a request for which `reason` returns a reason, with one event.
     fn give_up_all(
         &mut self,
         turn: &mut Turn,
@@ -352,7 +354,7 @@ impl Requests {
 
     fn remove(&mut self, key: TicketId) -> Option<Ticket> {
         let ticket = self.tickets.remove(&key)?;
-        // with every index to it: an entry left behind would repeat or end another ticket
+        // with every index entry: one left behind would repeat or end another ticket
         self.by_id.remove(&ticket.id);
         self.shares.remove(&ticket.request, ticket.instances.len());
         self.deadlines.remove(&(ticket.deadline_ms, key));
@@ -361,18 +363,18 @@ impl Requests {
         Some(ticket)
     }
 
-    /// The tickets that have ended since the last call.
+    /// Returns the tickets that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> Vec<TicketId> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Answers with what is known now, once; what comes later is only remembered.
+    /// Answers with what is known now, only once; later results are only remembered.
     fn reply(&mut self, turn: &mut Turn, key: TicketId) {
         let Some(ticket) = self.tickets.get_mut(&key) else {
             return;
         };
         let answer = reply::answer(ticket, turn.max_payload);
-        // a request has one reply; the others and repeats get what is remembered
+        // a request has one reply; later results are only remembered, for repeats
         let later = std::mem::replace(&mut ticket.replied, true);
         let ended = Ended {
             body: answer.body.clone(),
@@ -380,7 +382,7 @@ impl Requests {
             contested: ticket.contested,
             announced: true,
             claim: ticket.claim,
-            // only an id that its sender gave can be known to another auctioneer
+            // only an id that its sender chose can be known to another auctioneer
             own: (ticket.given && ticket.was_sent()).then(|| Arc::new(ticket.begun())),
         };
         self.outcomes.ended(turn.now_ms, &answer.id, ended, later);
@@ -399,7 +401,7 @@ impl Requests {
 
     /// Ends a request with another auctioneer's answer.
     pub(crate) fn end_with(&mut self, turn: &mut Turn, key: TicketId, ended: Ended) {
-        // what waits is counted
+        // keeps the counts of waiting instances right
         self.check_again(&[key]);
         let Some(ticket) = self.remove(key) else {
             return;
@@ -438,17 +440,17 @@ impl Requests {
         }
     }
 
-    /// An auctioneer has begun a request that is not open here.
+    /// Records that an auctioneer has begun a request that is not open here.
     pub(crate) fn announced(&mut self, now_ms: u64, id: &RequestId, claim: AuctionId) {
         self.outcomes.announced(now_ms, id, claim);
     }
 
-    /// What is remembered of requests that are not open.
+    /// Returns what is remembered of requests that are not open.
     pub(crate) fn outcomes(&self) -> &Outcomes {
         &self.outcomes
     }
 
-    /// The outcome of a request that another auctioneer took, or that has ended here. Whether it is
+    /// Remembers the outcome of a request that another auctioneer took or that has ended here. Returns whether it is
     /// the one that counts.
     pub(crate) fn remember_outcome(&mut self, now_ms: u64, id: &RequestId, ended: Ended) -> bool {
         self.outcomes.ended(now_ms, id, ended, false)
@@ -459,7 +461,7 @@ impl Requests {
         self.outcomes.prune(now_ms);
     }
 
-    /// Remembered outcomes that were dropped early.
+    /// Returns how many remembered outcomes were dropped early.
     pub(crate) fn forgotten(&self) -> u64 {
         self.outcomes.dropped()
     }

@@ -1,5 +1,5 @@
-//! Only for the simulator: inputs that a driver of virtual time uses in place of many
-//! single messages. The auctioneer under NATS needs none of this.
+//! Only for the simulator: inputs with which a driver of virtual time replaces many single messages. An auctioneer on
+//! NATS needs none of this.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,7 +7,7 @@ use shared::{AuctionId, wire::Advert};
 
 use crate::feed::ReportKind;
 
-/// One input, as a driver of virtual time summarises it.
+/// One input that summarises messages for a driver of virtual time.
 #[derive(Clone, Debug)]
 pub enum SimulatedInput {
     /// A cell report that was never serialised.
@@ -17,11 +17,10 @@ pub enum SimulatedInput {
         /// The report.
         report: Arc<Advert>,
     },
-    /// Every known cell except these reported that its state did not change, in place of one bid
-    /// or advertisement for each. The driver guarantees that the auctioneer knows the current
-    /// version of each of them.
+    /// Every known cell except these reported that its state is unchanged; replaces one bid or advertisement from each.
+    /// The driver guarantees that the auctioneer knows the current version of each of them.
     Unchanged {
-        /// The auction in which they bid; none = they advertised.
+        /// The auction in which they bid; none if they advertised.
         auction: Option<AuctionId>,
         /// The cells that reported nothing, or something else.
         except: BTreeSet<Arc<str>>,

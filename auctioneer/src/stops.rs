@@ -1,5 +1,4 @@
-//! Stops: waiting work is cancelled here, running instances are stopped by their cells, and one
-//! answer reports both.
+//! Stops: waiting work is cancelled here, running instances are stopped by their cells, and one answer reports both.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -50,7 +49,7 @@ impl Stops {
             let error = WireError::new(code::OVERLOADED, message);
             return parts.turn.reply(reply, Err(error));
         }
-        // first: an instance that is sent after the cells were asked would run on
+        // first, because an instance sent after the cells were asked would keep running
         let cancelled = parts.requests.cancel(&mut parts.turn, &stop);
         self.next += 1;
         let id = StopId::new(self.next);
@@ -88,7 +87,7 @@ impl Stops {
         }));
     }
 
-    /// Answers the stops that every cell has answered, or whose time is over.
+    /// Answers the stops that every cell has answered or whose time is over.
     pub(crate) fn end_due(&mut self, turn: &mut Turn) {
         let over = self
             .open
@@ -105,7 +104,7 @@ impl Stops {
         }
     }
 
-    /// The cell will not answer any more.
+    /// Handles the loss of a cell, which will not answer any more.
     pub(crate) fn cell_gone(&mut self, cell: &Arc<str>) {
         for stopping in self.open.values_mut() {
             stopping.missing.remove(cell);
@@ -116,7 +115,7 @@ impl Stops {
         self.open.is_empty()
     }
 
-    /// When the next stop is answered without all cells.
+    /// Returns when the next stop is answered without waiting for all cells.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.open.values().map(|stopping| stopping.until_ms).min()
     }
@@ -150,7 +149,7 @@ impl Stopping {
             message,
         };
         while to_bytes(&reply).len() > max_bytes && reply.stopped.len() + reply.silent.len() > 0 {
-            // halves: `count` still says how many there were
+            // halved: `count` still says how many there were
             reply.stopped.truncate(reply.stopped.len() / 2);
             reply.silent.truncate(reply.silent.len() / 2);
         }

@@ -9,7 +9,7 @@ use shared::wire::Outcome;
 use crate::ids::{GroupId, TicketId};
 use shared::{AuctionId, InstanceId, RequestId};
 
-/// An instance of an open request.
+/// Identifies an instance of an open request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot {
     pub(crate) ticket: TicketId,
@@ -22,7 +22,7 @@ impl Slot {
     }
 }
 
-/// Where the answer to a request goes: to a message that waits for it.
+/// Where the answer to a request goes: its position in a message that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) group: GroupId,
@@ -33,12 +33,12 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(crate) id: RequestId,
-    /// Its id; cheap to clone.
+    /// Its app; cheap to clone.
     pub(crate) app: Arc<str>,
     pub(crate) request: Arc<Request>,
     /// What the cells execute.
     pub(crate) run: Option<Arc<Run>>,
-    /// Where the instances named in `near` and `far` run, once the cells were asked.
+    /// Where the instances named in `near` and `far` run, once the cells have been asked.
     pub(crate) located: Option<Vec<(String, Arc<str>)>>,
     pub(crate) warnings: Vec<String>,
     pub(crate) instances: Vec<Instance>,
@@ -51,22 +51,22 @@ pub(crate) struct Ticket {
     /// The end of its queue timeout.
     pub(crate) queue_end_ms: u64,
     pub(crate) replied: bool,
-    /// Its sender gave it its id, and may have sent it elsewhere, too.
+    /// Whether its sender chose the id, and may have sent the request elsewhere, too.
     pub(crate) given: bool,
-    /// The auction with which it was begun; its `asked` event is out.
+    /// The auction with which it was begun; its `asked` event has been sent.
     pub(crate) claim: Option<AuctionId>,
-    /// Another auctioneer's claim counts: nothing more of it is sent from here.
+    /// Whether another auctioneer's claim counts: nothing more of it is sent from here.
     pub(crate) yielded: bool,
-    /// Another auctioneer has begun it, too: what runs may change after our answer.
+    /// Whether another auctioneer has begun it, too: what runs may change after our answer.
     pub(crate) contested: bool,
-    /// That was announced, not only shown by an outcome.
+    /// Whether that was announced, not only implied by an outcome.
     pub(crate) announced: bool,
-    /// The answer of the auctioneer whose claim counts, where some of it was sent from here, too.
+    /// The answer of another auctioneer that has begun it, too, kept until the cells show what runs.
     pub(crate) theirs: Option<Bytes>,
     pub(crate) auction: Option<AuctionId>,
 }
 
-/// A request that this auctioneer began: what may run for it.
+/// A request that this auctioneer began, and what may run for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
     pub(crate) app: Arc<str>,
@@ -74,7 +74,7 @@ pub(crate) struct Begun {
 }
 
 impl Ticket {
-    /// What may run for it.
+    /// Returns what may run for it.
     pub(crate) fn begun(&self) -> Begun {
         Begun {
             app: Arc::clone(&self.app),
@@ -82,13 +82,13 @@ impl Ticket {
         }
     }
 
-    /// Its instances of which the cells are asked whether they run already, with their positions.
+    /// Returns the instances that the cells are being asked about, with their positions.
     pub(crate) fn checked(&self) -> impl Iterator<Item = (usize, &Instance)> {
         let instances = self.instances.iter().enumerate();
         instances.filter(|(_, instance)| matches!(instance.state, State::Checking))
     }
 
-    /// Until when something can become of what waits: the reply, and after it the end of the queue timeout.
+    /// Returns until when waiting work can still change: the reply or, after it, the end of the queue timeout.
     pub(crate) fn ends_ms(&self) -> u64 {
         if self.replied {
             self.queue_end_ms
@@ -97,7 +97,7 @@ impl Ticket {
         }
     }
 
-    /// Whether some of it waits for an auction or is queued.
+    /// Returns whether any of it waits for an auction or is queued.
     pub(crate) fn waits(&self) -> bool {
         let waits = |state: &State| {
             matches!(
@@ -108,13 +108,13 @@ impl Ticket {
         self.instances.iter().any(|instance| waits(&instance.state))
     }
 
-    /// Whether a cell was sent some of it.
+    /// Returns whether any of it was sent to a cell.
     pub(crate) fn was_sent(&self) -> bool {
         self.instances.iter().any(|instance| instance.sent)
     }
 }
 
-/// One instance of it.
+/// One instance of a request.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) index: u32,
@@ -122,18 +122,18 @@ pub(crate) struct Instance {
     pub(crate) state: State,
     /// How many auctions it was in without being accepted.
     pub(crate) failures: u8,
-    /// Of these, refusals because the cell had more of the app than expected.
+    /// How many of those were refusals because the cell had more of the app than expected.
     pub(crate) changed: u8,
-    /// Its `queued` event was published.
+    /// Whether its `queued` event was published.
     pub(crate) queued: bool,
-    /// A cell was sent it.
+    /// Whether it was sent to a cell.
     pub(crate) sent: bool,
     /// Instances of other requests that share its outcome.
     pub(crate) sharers: Vec<Slot>,
 }
 
 impl Instance {
-    /// A new instance.
+    /// Creates an instance in state [`State::Checking`].
     pub(crate) fn new(index: u32, id: InstanceId) -> Self {
         Self {
             index,
@@ -155,11 +155,11 @@ pub(crate) enum State {
     Checking,
     /// Waits for the next auction.
     Waiting,
-    /// Queued: fits nowhere now, and waits for the pool to change.
+    /// Queued: fits nowhere now and waits for the pool to change.
     Held(Arc<Unplaced>),
     /// Sent to a cell.
     Sent,
-    /// The same as another request's instance, whose outcome it shares; why that was queued, if it was.
+    /// Shares the outcome of another request's identical instance; with the reason if that one was queued.
     Shares(Option<Arc<Unplaced>>),
     /// Final.
     Done(Done),
@@ -203,7 +203,7 @@ impl Done {
     }
 }
 
-/// A reason without numbers.
+/// Returns a reason without numbers.
 pub(crate) fn because(reason: impl Into<String>) -> Arc<Unplaced> {
     Arc::new(Unplaced {
         reason: reason.into(),

@@ -1,4 +1,4 @@
-//! One call of the state machine: its time, its counters and its outputs.
+//! One call of the state machine: its time, counters and outputs.
 
 use bytes::Bytes;
 use shared::wire::{Event, WireError};
@@ -10,7 +10,7 @@ use crate::{counters::Counters, ids::ReplyKey, io::AuctioneerOutput};
 pub(crate) struct Turn {
     /// The time of this call.
     pub(crate) now_ms: u64,
-    /// The largest message that the server accepts, bytes.
+    /// The largest message that the server accepts, in bytes.
     pub(crate) max_payload: usize,
     pub(crate) counters: Counters,
     /// The outputs since the machine was last run, in order.

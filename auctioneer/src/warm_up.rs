@@ -1,8 +1,8 @@
 //! How long an auctioneer listens before it accepts requests.
 
-/// Warm-up ends this long after the last new cell …
+/// Warm-up ends this long after the last new cell.
 const QUIET_MS: u64 = 300;
-/// … and this long after its beginning at the latest.
+/// Warm-up ends this long after it began, at the latest.
 const WARM_UP_MS: u64 = 1_000;
 
 /// Decides when an auctioneer knows enough cells to accept requests.
@@ -14,18 +14,18 @@ pub struct WarmUp {
 }
 
 impl WarmUp {
-    /// Whether it is over, with this many cells known now.
+    /// Returns whether warm-up is over, given how many cells are known now.
     pub fn is_over(&mut self, now_ms: u64, cells: usize) -> bool {
         let began_ms = *self.began_ms.get_or_insert(now_ms);
         if cells != self.cells || self.began_ms == Some(now_ms) {
             self.cells = cells;
             self.grew_ms = now_ms;
         }
-        // without any cell silence proves nothing: the first answers may be slow
+        // without any cell, silence proves nothing: the first answers may be slow
         now_ms >= began_ms + WARM_UP_MS || (cells > 0 && now_ms >= self.grew_ms + QUIET_MS)
     }
 
-    /// When to check again at the latest.
+    /// Returns the latest time at which to check again.
     pub fn next_ms(&self, now_ms: u64) -> u64 {
         let latest_ms = self.began_ms.unwrap_or(now_ms) + WARM_UP_MS;
         if self.cells == 0 {
@@ -39,8 +39,8 @@ impl WarmUp {
 mod tests {
     use super::*;
 
-    /// When it is over, where so many cells are known from each of these times on, and it is asked
-    /// when it wants to be, when cells come or go, and after `poll_ms`.
+    /// Returns when warm-up is over if this many cells are known from each of these times on. It is checked when it
+    /// wants to be, when cells come or go, and every `poll_ms`.
     fn over_ms(began_ms: u64, cells_from: &[(u64, usize)], poll_ms: u64) -> u64 {
         let mut warm_up = WarmUp::default();
         let mut now_ms = began_ms;

@@ -1,4 +1,4 @@
-//! Any text is an objective or an error with a column inside it; its tree can be shown.
+//! Any text is either an objective or an error with a column inside the text; an objective's tree can be shown.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any text is a policy or an error with a place; a policy reads back from what it writes.
+//! Any text is either a policy or an error with a place; a policy can be read back from its own output.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any text is a scenario or an error; a small scenario is decided alike by both engines.
+//! Any text is either a scenario or an error; both engines decide a small scenario alike.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes are a message or an error; a request that is let in is written and read again as it was.
+//! Any bytes are either a message or an error; an accepted request stays the same when it is written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! The apps in memory: what is wanted of each, its indices, its waves, and which of them must be looked at.
+//! The apps in memory: what is wanted of each, its indices, its waves, and which apps must be looked at.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +14,14 @@ use crate::{
     stored::{AppRecord, RolloutPhase, RolloutRecord, StoredWave},
 };
 
-/// Every app is looked at this often, also when nothing happens.
+/// How often every app is looked at even if nothing happens.
 pub const SWEEP_MS: u64 = 30_000;
-/// Between two starts of an index.
+/// Minimum time between two starts of an index.
 const AGAIN_MS: u64 = 1_000;
-/// How long stops that nobody asked for are counted together.
+/// Window in which stops that nobody asked for are counted together.
 pub(crate) const BRAKE_MS: u64 = 10_000;
-/// Indices of an app that can be looked at in a millisecond of pause: what is large is looked at less often, so
-/// that each app costs a bounded part of the processor.
+/// Number of indices that can be looked at per millisecond of pause. Large apps are looked at less often, so that each
+/// app costs a bounded share of the processor.
 const INDICES_PER_MS: usize = 20;
 
 /// One index of an app.
@@ -29,28 +29,29 @@ const INDICES_PER_MS: usize = 20;
 pub(crate) struct Slot {
     /// Its instances, in the order in which they became known.
     pub(crate) held: Vec<InstanceId>,
-    /// The version that ran alone here last; 0 = not known.
+    /// Version of the last instance that ran alone here; 0 = unknown.
     pub(crate) version: u32,
-    /// Crashes in a row.
+    /// Number of crashes in a row.
     pub(crate) crashes: u32,
-    /// It is not started again.
+    /// Whether it was given up: it is not started again.
     pub(crate) given_up: bool,
     /// The version that crashed here last; 0 = none.
     pub(crate) crashed_version: u32,
-    /// It is being replaced by stopping the old instance first.
+    /// Whether it is being replaced by stopping the old instance first.
     pub(crate) rolling: bool,
-    /// No start before this.
+    /// No start happens before this time.
     pub(crate) due_ms: u64,
-    /// When it was started last; 0 = never.
+    /// When it was last started; 0 = never.
     pub(crate) asked_ms: u64,
-    /// It was unplaced, and waits for room.
+    /// Whether it was unplaced and waits for room.
     pub(crate) no_room: bool,
-    /// In this period of settling it was seen to become free; 0 = never.
+    /// The settling period in which it was seen to become free; 0 = never.
     pub(crate) free_in: u32,
 }
 
 impl Slot {
-    /// When it may be started again, whatever ended it: what ends at once must not be started in a circle.
+    /// Returns when it may be started again, whatever ended it: an instance that ends at once must not be restarted in
+    /// a tight loop.
     pub(crate) fn ready_ms(&self) -> u64 {
         let again_ms = if self.asked_ms > 0 {
             self.asked_ms + AGAIN_MS
@@ -61,16 +62,16 @@ impl Slot {
     }
 }
 
-/// Where an open wave is.
+/// The state of an open wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WavePhase {
     /// It is being stored.
     Storing,
-    /// Its request may have been sent; the cells are asked at this time if nobody has answered.
+    /// Its request may have been sent; if nobody has answered, the cells are asked at this time.
     Sent { ask_ms: u64 },
     /// The cells were asked; the request is sent again at this time.
     Asking { send_ms: u64 },
-    /// It was stored, but not sent: the lease was too old.
+    /// It was stored but not sent, because the lease was too old.
     Held,
 }
 
@@ -83,12 +84,12 @@ pub(crate) struct OpenWave {
     pub(crate) indices: Vec<u32>,
     pub(crate) phase: WavePhase,
     pub(crate) tries: u32,
-    /// It was found in the bucket.
+    /// Whether it was found in the bucket.
     pub(crate) adopted: bool,
 }
 
 impl OpenWave {
-    /// As it is stored.
+    /// Returns the form in which it is stored.
     pub(crate) fn stored(&self) -> StoredWave {
         StoredWave {
             wave: self.wave,
@@ -99,7 +100,7 @@ impl OpenWave {
     }
 }
 
-/// Stops that nobody asked for, within [`BRAKE_MS`].
+/// Counts stops that nobody asked for within [`BRAKE_MS`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Brake {
     since_ms: u64,
@@ -108,7 +109,7 @@ pub(crate) struct Brake {
 }
 
 impl Brake {
-    /// Whether one more of at most this many may be sent now, without counting it.
+    /// Returns whether one more may be sent now, out of at most `most`. Does not count it.
     pub(crate) fn allows(&mut self, now_ms: u64, most: usize) -> bool {
         if now_ms >= self.since_ms + BRAKE_MS {
             *self = Self {
@@ -124,7 +125,7 @@ impl Brake {
         self.count += 1;
     }
 
-    /// When further ones may be sent.
+    /// Returns when further stops may be sent.
     pub(crate) fn ends_ms(&self) -> u64 {
         self.since_ms + BRAKE_MS
     }
@@ -139,41 +140,43 @@ pub(crate) struct App {
     pub(crate) rollout: Option<RolloutRecord>,
     pub(crate) rollout_revision: Revision,
     pub(crate) state_revision: Revision,
-    /// The highest wave.
+    /// The number of its highest wave.
     pub(crate) wave: u32,
-    /// The highest version that was acted on, or that runs.
+    /// The highest version that was acted on or that runs.
     pub(crate) acted: u32,
     pub(crate) open: Vec<OpenWave>,
     pub(crate) slots: Vec<Slot>,
-    /// Instances of former creations.
+    /// Instances of earlier creations.
     pub(crate) leftovers: Vec<InstanceId>,
-    /// Indices below this were wanted: those above the present number are stopped because a user said so.
+    /// Indices below this were once wanted; those beyond the present number are stopped because a user said so.
     pub(crate) wanted_before: u32,
-    /// In this period of settling it was created while this manager looked: nothing of it can run unheard; 0 = never.
+    /// The settling period in which this manager saw it created, so that none of its instances can run unheard; 0 =
+    /// never.
     pub(crate) new_in: u32,
-    /// What is stored is older than what runs: nothing is done until somebody puts it again.
+    /// The stored record is older than what runs: nothing is done until somebody puts the app again.
     pub(crate) went_back: bool,
-    /// That is so only because a newer version ran than is known to be stored: once that one is shown, it is over.
+    /// `went_back` is set only because a version ran that is newer than the stored one known here; it is cleared once
+    /// that version is shown.
     pub(crate) behind: bool,
     /// The value could not be read.
     pub(crate) unreadable: bool,
-    /// The state in memory is not stored yet.
+    /// Whether the state in memory has yet to be stored.
     pub(crate) unsaved: bool,
     pub(crate) saved_ms: u64,
     pub(crate) writing: Option<WriteId>,
     pub(crate) blocked_ms: u64,
     pub(crate) brake: Brake,
-    /// Indices that the rollout has completed, and since when it is that many.
+    /// Number of indices that the rollout has completed, and since when.
     pub(crate) progress: (u32, u64),
-    /// Why the rollout has failed, until that is stored.
+    /// Why the rollout has failed, until the failure is stored.
     pub(crate) failing: Option<String>,
-    /// Why something of it was not placed last.
+    /// Why some of its instances were last unplaced.
     pub(crate) unplaced: Option<String>,
-    /// How the instance ended that crashed last.
+    /// How the last crashed instance ended.
     pub(crate) crash: Option<String>,
     decided_ms: u64,
     due_ms: u64,
-    /// It was not shown yet since the watch began again.
+    /// Whether it has not been shown since the watch began again.
     pub(crate) unshown: bool,
 }
 
@@ -214,7 +217,7 @@ impl App {
         app
     }
 
-    /// Has a slot for each index below this.
+    /// Ensures that each index below `instances` has a slot.
     pub(crate) fn grow(&mut self, instances: u32) {
         if self.slots.len() < instances as usize {
             self.slots.resize_with(instances as usize, Slot::default);
@@ -226,38 +229,38 @@ impl App {
         &mut self.slots[index as usize]
     }
 
-    /// The template of a version, if it is known.
+    /// Returns the template of a version, if it is known.
     pub(crate) fn template(&self, version: u32) -> Option<&Arc<Request>> {
         self.record.template(version)
     }
 
-    /// How the rollout of the present version ended; none while it goes on.
+    /// Returns how the rollout of the present version ended; none while it goes on.
     pub(crate) fn phase(&self) -> Option<RolloutPhase> {
         let rollout = self.rollout.as_ref();
         let of_this = rollout.filter(|rollout| rollout.version == self.record.version);
         of_this.map(|rollout| rollout.phase)
     }
 
-    /// Nothing of it may be started or stopped.
+    /// Returns whether none of its instances may be started or stopped.
     pub(crate) fn is_left_alone(&self) -> bool {
         self.went_back || self.unreadable
     }
 
-    /// Whether nothing of it is known to exist.
+    /// Returns whether no instance or open wave of it is known.
     pub(crate) fn is_empty(&self) -> bool {
         self.leftovers.is_empty()
             && self.open.is_empty()
             && self.slots.iter().all(|slot| slot.held.is_empty())
     }
 
-    /// Crash counts, as they are stored.
+    /// Returns the crash counts in the form in which they are stored.
     pub(crate) fn crashes(&self) -> BTreeMap<u32, u32> {
         let counted = (0..).zip(&self.slots).filter(|(_, slot)| slot.crashes > 0);
         let stored = counted.map(|(index, slot)| (index, slot.crashes));
         stored.take(crate::stored::MAX_STORED_CRASHES).collect()
     }
 
-    /// How the last crash ended, to be put behind a word; empty if that is not known.
+    /// Returns how the last crash ended, to be appended to a message; empty if that is not known.
     pub(crate) fn last_crash(&self) -> String {
         let how = self.crash.as_ref();
         how.map_or_else(String::new, |how| format!(" (last: {how})"))
@@ -277,7 +280,7 @@ pub(crate) struct Apps {
     by_uid: FastMap<AppUid, AppId>,
     dirty: BTreeSet<AppId>,
     due: BTreeSet<(u64, AppId)>,
-    /// Of these the next sweep is made: where it is, and when it goes on.
+    /// Position of the sweep, and when it continues.
     swept: u32,
     sweep_ms: u64,
 }
@@ -295,12 +298,12 @@ impl Apps {
         self.by_name.get(name).copied()
     }
 
-    /// The app that this creation belongs to, also a former one.
+    /// Returns the app that this creation belongs to, even if it is an earlier one.
     pub(crate) fn of_uid(&self, uid: AppUid) -> Option<AppId> {
         self.by_uid.get(&uid).copied()
     }
 
-    /// All apps by name.
+    /// Returns all apps in the order of their names.
     pub(crate) fn by_name(&self) -> impl Iterator<Item = AppId> + '_ {
         self.by_name.values().copied()
     }
@@ -309,7 +312,7 @@ impl Apps {
         self.by_name.len()
     }
 
-    /// The apps after this name; all if none is given.
+    /// Returns the apps after this name, or all apps if no name is given.
     pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = AppId> + use<'_> {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.by_name.range::<str, _>((from, Bound::Unbounded));
@@ -328,7 +331,7 @@ impl Apps {
         id
     }
 
-    /// The record of an app has changed: its creations are found by their ids.
+    /// Indexes an app by the ids of its creations after its record has changed.
     pub(crate) fn index(&mut self, id: AppId) {
         let Some(app) = self.list.get(id.0 as usize).and_then(Option::as_ref) else {
             return;
@@ -351,7 +354,7 @@ impl Apps {
         Some(app)
     }
 
-    /// It must be looked at.
+    /// Marks an app to be looked at.
     pub(crate) fn touch(&mut self, id: AppId) {
         self.dirty.insert(id);
     }
@@ -360,7 +363,7 @@ impl Apps {
         self.dirty.extend(self.by_name.values().copied());
     }
 
-    /// It must be looked at, at this time.
+    /// Schedules a look at an app at the latest at this time.
     pub(crate) fn touch_at(&mut self, id: AppId, at_ms: u64) {
         let Some(app) = self.list.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
@@ -372,7 +375,7 @@ impl Apps {
         }
     }
 
-    /// The apps to look at now. Those that were looked at a moment ago wait.
+    /// Takes the apps to look at now. Apps that were looked at a moment ago wait.
     pub(crate) fn take_dirty(&mut self, now_ms: u64) -> Vec<AppId> {
         while let Some((at, id)) = self.due.first().copied()
             && at <= now_ms
@@ -399,7 +402,7 @@ impl Apps {
         now
     }
 
-    /// When an app must be looked at.
+    /// Returns when the next app must be looked at.
     pub(crate) fn next_ms(&self) -> u64 {
         if !self.dirty.is_empty() {
             return 0;
@@ -407,7 +410,7 @@ impl Apps {
         self.due.first().map_or(u64::MAX, |(at, _)| *at)
     }
 
-    /// A thirtieth of the apps each second.
+    /// Once a second, marks a thirtieth of the apps to be looked at.
     pub(crate) fn sweep(&mut self, now_ms: u64) {
         if now_ms < self.sweep_ms || self.list.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! The bucket: what its watch shows, and what each value changes.
+//! The bucket: what its watch shows and what each value changes.
 
 mod records;
 
@@ -20,17 +20,17 @@ use crate::{
     waves,
 };
 
-/// Between two tries to store the bucket's id.
+/// Pause between two attempts to store the bucket's id.
 const META_MS: u64 = 1_000;
 
-/// A value as the watch shows it; none = the key was deleted.
+/// Handles a value as the watch shows it; none = the key was deleted.
 pub(crate) fn shown(parts: &mut Parts, key: &str, revision: Revision, value: Option<&Bytes>) {
     let Ok(stored_key) = key.parse::<StoredKey>() else {
         parts.counters.dropped_unreadable += 1;
         return;
     };
     let was_newer = parts.bucket.newer.remove(key);
-    // the lease is in a bucket of its own, with revisions of its own
+    // the lease is in its own bucket, with its own revisions
     if parts.bucket.ready && stored_key != StoredKey::Lease {
         parts.bucket.highest = parts.bucket.highest.max(revision);
     }
@@ -48,7 +48,7 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: Revision, value: Opt
         StoredKey::State(uid) => records::state(parts, uid, revision, value),
         StoredKey::Rollout(uid) => records::rollout(parts, uid, revision, value),
         StoredKey::Gone(uid) => gone(parts, uid, revision, value),
-        // read by commands only
+        // only commands read it
         StoredKey::History(..) => Ok(()),
     };
     if let Err(error) = result {
@@ -59,7 +59,7 @@ pub(crate) fn shown(parts: &mut Parts, key: &str, revision: Revision, value: Opt
     }
 }
 
-/// A stored value is not used.
+/// Handles a stored value that cannot be used.
 pub(crate) fn unusable(parts: &mut Parts, key: &str, error: Unusable) {
     match error {
         Unusable::Newer(format) => {
@@ -94,13 +94,16 @@ fn meta(parts: &mut Parts, revision: Revision, value: Option<&Bytes>) -> Result<
     let record: Option<MetaRecord> = value.map(|value| read_stored(value)).transpose()?;
     parts.bucket.meta_revision = revision;
     parts.bucket.meta_shown = record.is_some();
+    if record.is_none() {
+        parts.bucket.meta_deleted = Some(revision);
+    }
     if let Some(record) = record {
         known(parts, record);
     }
     Ok(())
 }
 
-/// An app that was deleted.
+/// Handles the record of a deleted app.
 fn gone(
     parts: &mut Parts,
     uid: AppUid,
@@ -118,7 +121,7 @@ fn gone(
     Ok(())
 }
 
-/// It is stored that an app was deleted: now its keys can be removed.
+/// Handles that the deletion of an app is now stored: its keys can be removed.
 fn buried(parts: &mut Parts, app: &str) {
     let Some(id) = parts.apps.named(app) else {
         return;
@@ -129,13 +132,14 @@ fn buried(parts: &mut Parts, app: &str) {
     }
 }
 
-/// The bucket has this id. What belonged to another bucket is not this one's: it is left alone.
+/// Handles the bucket's id. Apps that belonged to another bucket are left alone.
 fn known(parts: &mut Parts, record: MetaRecord) {
     let id = record.bucket;
     let restored = std::mem::replace(&mut parts.bucket.restored, record.restored);
     let before = parts.bucket.id.replace(id);
+    let deleted = parts.bucket.meta_deleted.take();
     if before == Some(id) && restored != record.restored {
-        // a new bucket with what an import said: its revisions are lower, and it is not older
+        // a new bucket that an import has restored: its revisions are lower, but it is not older
         parts.bucket.highest = Revision::NONE;
     }
     if let Some(before) = before.filter(|before| *before != id) {
@@ -146,7 +150,8 @@ fn known(parts: &mut Parts, record: MetaRecord) {
         parts.tell(event);
         parts.bucket.highest = Revision::NONE;
         parts.bucket.gone.clear();
-        forget_apps(parts, |_| true);
+        // what was stored after the id had been deleted belongs to the new bucket
+        forget_apps(parts, |app| deleted.is_none_or(|at| app.revision <= at));
         parts.settle();
     }
 }
@@ -189,7 +194,7 @@ fn app(
     parts.bucket.deleted.remove(name);
     let Some(value) = value else {
         parts.bucket.deleted.insert(Arc::clone(name), revision);
-        // not how an app is deleted: what runs of it is left alone
+        // apps are not deleted this way: whatever of it runs is left alone
         if let Some(id) = known {
             forget_app(parts, id);
         }
@@ -212,7 +217,7 @@ fn app(
     }
     let live = parts.bucket.ready;
     let mut app = App::new(record, revision, parts.now_ms);
-    // only what was never started can be started at once
+    // only an app that was never started can be started at once
     if live && app.record.version == 1 && !app.record.restored {
         app.new_in = parts.period;
     }
@@ -223,7 +228,7 @@ fn app(
     early(parts, uid)
 }
 
-/// Reads what was shown of an app before it was.
+/// Reads the values of an app that were shown before the app itself.
 fn early(parts: &mut Parts, uid: AppUid) -> Result<(), Unusable> {
     if let Some((revision, value)) = parts.bucket.early.remove(&StoredKey::State(uid)) {
         records::state(parts, uid, revision, value.as_ref())?;
@@ -234,7 +239,7 @@ fn early(parts: &mut Parts, uid: AppUid) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// The record of a known app is another one now.
+/// Handles a changed record of a known app.
 fn changed(parts: &mut Parts, id: AppId, record: AppRecord, revision: Revision) {
     let (now_ms, live) = (parts.now_ms, parts.bucket.ready);
     let Some(app) = parts.apps.get_mut(id) else {
@@ -253,7 +258,7 @@ fn changed(parts: &mut Parts, id: AppId, record: AppRecord, revision: Revision) 
         app.record = record;
         return went_back(parts, id, highest);
     }
-    // somebody has put it after the bucket was restored, or only this manager's view was older than what ran
+    // either somebody has put it since the bucket was restored, or only this manager's view was older than what ran
     app.went_back &= !live && !app.behind;
     if record.version > app.record.version {
         for slot in &mut app.slots {
@@ -275,7 +280,7 @@ fn changed(parts: &mut Parts, id: AppId, record: AppRecord, revision: Revision) 
     parts.apps.touch(id);
 }
 
-/// An app of the same name was deleted and put again: what runs of the former creation is to end.
+/// Handles an app that was deleted and put again under the same name: instances of the earlier creation are to end.
 fn recreated(parts: &mut Parts, id: AppId, record: AppRecord) {
     let revision = parts
         .apps
@@ -286,7 +291,7 @@ fn recreated(parts: &mut Parts, id: AppId, record: AppRecord) {
         .get(id)
         .is_some_and(|app| record.former.contains(&app.record.uid));
     if !is_former {
-        // the bucket was restored or changed by hand: what runs is left alone
+        // the bucket was restored or changed by hand: whatever runs is left alone
         forget_app(parts, id);
         parts.apps.insert(App::new(record, revision, parts.now_ms));
         return;
@@ -310,7 +315,7 @@ fn recreated(parts: &mut Parts, id: AppId, record: AppRecord) {
     parts.apps.touch(id);
 }
 
-/// What is stored is older than what runs.
+/// Handles that the stored record is older than what runs.
 pub(crate) fn went_back(parts: &mut Parts, id: AppId, highest: u32) {
     let Some(app) = parts.apps.get_mut(id) else {
         return;
@@ -327,7 +332,7 @@ pub(crate) fn went_back(parts: &mut Parts, id: AppId, highest: u32) {
     parts.tell_app(kind::WENT_BACK, &name, None, why);
 }
 
-/// The watch ended: everything is shown again.
+/// Handles the end of the watch: everything will be shown again.
 pub(crate) fn interrupted(parts: &mut Parts) {
     parts.bucket.ready = false;
     parts.bucket.meta_shown = false;
@@ -348,14 +353,14 @@ pub(crate) fn interrupted(parts: &mut Parts) {
     }
 }
 
-/// Everything was shown. What was not is not there any more: its instances are left alone.
+/// Handles that everything was shown. Apps that were not shown no longer exist: their instances are left alone.
 pub(crate) fn ready(parts: &mut Parts, revision: Revision) {
     parts.bucket.ready = true;
     parts.lease.ready(parts.now_ms);
     if std::mem::take(&mut parts.bucket.newer_before) && parts.bucket.newer.is_empty() {
         parts.lease.stay();
     }
-    // of apps that are not there any more
+    // these belong to apps that no longer exist
     parts.bucket.early.clear();
     forget_apps(parts, |app| app.unshown);
     parts.tasks.shown_all(parts.now_ms);
@@ -366,14 +371,14 @@ pub(crate) fn ready(parts: &mut Parts, revision: Revision) {
     parts.settle();
 }
 
-/// Whether the bucket has no id and needs one.
+/// Returns whether the bucket has no id and needs one.
 fn lacks_meta(parts: &Parts) -> bool {
     let bucket = &parts.bucket;
     bucket.ready && !bucket.meta_shown && !bucket.meta_busy && bucket.newer.is_empty()
 }
 
-/// Stores the id if there is none. A bucket without apps gets a new one, as it may have been deleted and created anew:
-/// what was started from it before is left as it is.
+/// Stores an id if there is none. A bucket without apps gets a new id, as it may have been deleted and recreated:
+/// whatever was started from the old bucket is left as it is.
 pub(crate) fn due(parts: &mut Parts) {
     if !lacks_meta(parts) || parts.now_ms < parts.bucket.meta_due_ms {
         return;
@@ -393,7 +398,7 @@ pub(crate) fn due(parts: &mut Parts) {
     write_meta(parts, id, restored);
 }
 
-/// When the id must be stored.
+/// Returns when the id must be stored.
 pub(crate) fn next_ms(parts: &Parts) -> u64 {
     if lacks_meta(parts) {
         return parts.bucket.meta_due_ms;
@@ -405,7 +410,7 @@ fn any_id(parts: &mut Parts) -> BucketId {
     BucketId::new(u32::try_from(parts.random.draw() >> 32).unwrap_or_default())
 }
 
-/// The bucket is a new one: it takes the id of the one from which apps are restored.
+/// Gives a new bucket the id of the one from which apps are restored.
 pub(crate) fn adopt(parts: &mut Parts, id: BucketId) {
     let restored = any_id(parts);
     write_meta(parts, id, Some(restored));
@@ -423,7 +428,7 @@ fn write_meta(parts: &mut Parts, bucket: BucketId, restored: Option<BucketId>) {
     parts.write(Purpose::Meta(record), StoredKey::Meta, value, expected);
 }
 
-/// The bucket is an older one with the same id: nothing that it says may stop or start anything.
+/// Handles a bucket that is an older one with the same id: nothing in it may stop or start anything.
 fn restored(parts: &mut Parts) {
     let ids: Vec<AppId> = parts.apps.by_name().collect();
     for id in ids {
@@ -435,7 +440,8 @@ fn restored(parts: &mut Parts) {
     }
 }
 
-/// The id of a new bucket is stored, or not: then it is tried again, unless the watch shows another's.
+/// Handles the end of the write of a new bucket's id. If it failed it is tried again, unless the watch shows another
+/// id.
 pub(crate) fn meta_written(parts: &mut Parts, record: MetaRecord, result: WriteResult) {
     parts.bucket.meta_busy = false;
     parts.bucket.meta_due_ms = parts.now_ms + META_MS;

@@ -1,4 +1,4 @@
-//! The cells: how long they are believed, and what each has said of its instances.
+//! The cells: how long each is considered alive and what it has said about its instances.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use crate::{
     ids::CellId,
 };
 
-/// Cells in memory at most; further ones are dropped and counted.
+/// Maximum number of cells in memory; further ones are dropped and counted.
 pub const MAX_CELLS: usize = 50_000;
-/// The messages of one list come within this time.
+/// Time within which all messages of a list must arrive.
 const LIST_MS: u64 = 5_000;
-/// How long an instance of a lost cell is remembered: what its cell shows later is adopted again.
+/// How long an instance of a lost cell is remembered. An instance that its cell lists later is adopted again.
 pub(crate) const SUSPECT_MS: u64 = 3_600_000;
 
-/// Whether a cell is believed.
+/// Whether a cell is considered alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// It was heard within its ttl.
     Here,
-    /// It was not, or it withdrew.
+    /// It was not heard within its ttl, or it withdrew.
     Lost(Moment),
 }
 
-/// The messages of a list that came so far.
+/// The messages of a list that have arrived so far.
 #[derive(Clone, Debug)]
 struct Parts {
     seq: u64,
@@ -42,9 +42,10 @@ pub(crate) enum ListPart {
     Old,
     /// More is to come.
     Incomplete,
-    /// Something before it is missing.
+    /// An earlier message of the list is missing.
     Broken,
-    /// It was the last: what is not in the list is not there. `asked_ms` is when it was asked for.
+    /// It was the last one: an instance that is not in the list does not exist. `asked_ms` is when the list was asked
+    /// for.
     Complete {
         /// None for a heartbeat.
         asked_ms: Option<u64>,
@@ -59,21 +60,21 @@ pub(crate) struct Place {
     former: Option<(Incarnation, Moment)>,
     pub(crate) ttl_ms: u64,
     pub(crate) draining: bool,
-    /// It drains because its rep ends.
+    /// Whether it drains because its rep is about to end.
     pub(crate) leaving: bool,
     pub(crate) presence: Presence,
     heard: Moment,
-    /// Since when it is here without a break.
+    /// Since when it has been here without a break.
     pub(crate) joined: Moment,
     /// The version of the last list.
     seq: u64,
     parts: Option<Parts>,
-    /// The number of the list that is being read.
+    /// The number of the list being read.
     pub(crate) list: u32,
     pub(crate) instances: FastSet<InstanceId>,
-    /// Instances of unknown apps of this bucket in its last list.
+    /// Number of instances in its last list that belong to unknown apps of this bucket.
     pub(crate) orphans: u32,
-    /// When the last question was asked that it has answered with a complete list.
+    /// When the latest question was asked that it answered with a complete list.
     pub(crate) answered_ms: u64,
 }
 
@@ -98,8 +99,8 @@ impl Place {
         }
     }
 
-    /// Whether a message of this incarnation counts. A new one replaces the one before, which is not
-    /// believed for a ttl: the second value says so.
+    /// Returns whether a message of this incarnation counts, and whether the incarnation replaces another
+    /// one, whose messages are then ignored for a ttl.
     pub(crate) fn meets(&mut self, incarnation: Incarnation, now: Moment) -> (bool, bool) {
         if self.incarnation == Some(incarnation) {
             return (true, false);
@@ -117,7 +118,7 @@ impl Place {
         (true, before.is_some())
     }
 
-    /// Takes note of a message of a list.
+    /// Records one message of a list.
     pub(crate) fn list_part(
         &mut self,
         now_ms: u64,
@@ -155,14 +156,14 @@ impl Place {
     }
 }
 
-/// What looking at all leases found.
+/// The result of looking at all leases.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
-    /// Cells that are lost now.
+    /// Cells that have just been lost.
     pub(crate) lost: Vec<CellId>,
-    /// Cells whose instances are forgotten.
+    /// Cells whose instances are to be forgotten.
     pub(crate) forgotten: Vec<CellId>,
-    /// So many are silent that a further ttl is waited, and this is new.
+    /// Set when so many cells have just fallen silent that a further ttl is waited.
     pub(crate) many: Option<(usize, usize)>,
 }
 
@@ -171,7 +172,7 @@ pub(crate) struct Looked {
 pub(crate) struct Places {
     list: Vec<Place>,
     by_name: FastMap<Arc<str>, CellId>,
-    /// Since when too many are silent.
+    /// Since when too many cells have been silent.
     many_since: Option<Moment>,
     last_loss: Option<(Moment, usize)>,
 }
@@ -185,7 +186,7 @@ impl Places {
         &mut self.list[id.0 as usize]
     }
 
-    /// The cell of this name; none if there are too many.
+    /// Returns the cell of this name, added if it is new; none if there are too many.
     pub(crate) fn find(&mut self, name: &str, now: Moment) -> Option<CellId> {
         if let Some(id) = self.by_name.get(name) {
             return Some(*id);
@@ -196,7 +197,7 @@ impl Places {
             self.list.push(place);
             CellId(u32::try_from(self.list.len() - 1).unwrap_or(u32::MAX))
         } else {
-            // one that is lost, and of which nothing is known
+            // reuse the entry of a lost cell of which nothing is known
             let empty =
                 |place: &Place| place.presence != Presence::Here && place.instances.is_empty();
             let at = self.list.iter().position(empty)?;
@@ -208,7 +209,7 @@ impl Places {
         Some(id)
     }
 
-    /// The cell was heard. Returns whether it was lost before.
+    /// Records that the cell was heard. Returns whether it was lost before.
     pub(crate) fn heard(&mut self, id: CellId, now: Moment) -> bool {
         let place = self.get_mut(id);
         place.heard = now;
@@ -219,12 +220,12 @@ impl Places {
         back
     }
 
-    /// It withdrew.
+    /// Records that the cell withdrew.
     pub(crate) fn left(&mut self, id: CellId, now: Moment) {
         self.get_mut(id).presence = Presence::Lost(now);
     }
 
-    /// Every lease begins again.
+    /// Restarts every lease.
     pub(crate) fn begin_again(&mut self, now: Moment) {
         self.many_since = None;
         for place in &mut self.list {
@@ -235,7 +236,7 @@ impl Places {
         }
     }
 
-    /// The longest ttl of a cell that is here, milliseconds.
+    /// Returns the longest ttl of the cells that are here, in milliseconds.
     pub(crate) fn longest_ttl_ms(&self) -> u64 {
         let here = self.list.iter().filter(|p| p.presence == Presence::Here);
         here.map(|place| place.ttl_ms)
@@ -244,8 +245,7 @@ impl Places {
             .max(DEFAULT_TTL_MS)
     }
 
-    /// Looks at all leases. If all cells are silent nothing is lost; if three quarters are, only after
-    /// a further ttl.
+    /// Looks at all leases. If all cells are silent, none is lost; if three quarters are, only after a further ttl.
     pub(crate) fn look(&mut self, now: Moment) -> Looked {
         let mut looked = Looked::default();
         let mut here = 0;
@@ -290,20 +290,20 @@ impl Places {
         looked
     }
 
-    /// Every cell that is here has answered a question that was asked then or later with a complete list; 0 when none
-    /// is here.
+    /// Returns the latest time such that every cell that is here has answered, with a complete list, a question asked
+    /// then or later; 0 if no cell is here.
     pub(crate) fn answered_ms(&self) -> u64 {
         let here = self.list.iter().filter(|p| p.presence == Presence::Here);
         here.map(|place| place.answered_ms).min().unwrap_or(0)
     }
 
-    /// Whether a cell of this name is believed.
+    /// Returns whether a cell of this name is considered alive.
     pub(crate) fn is_here(&self, name: &str) -> bool {
         let id = self.by_name.get(name);
         id.is_some_and(|id| self.get(*id).presence == Presence::Here)
     }
 
-    /// Instances of unknown apps of this bucket, as their cells last listed them.
+    /// Returns the number of instances of unknown apps of this bucket, as their cells last listed them.
     pub(crate) fn orphans(&self) -> u64 {
         self.list.iter().map(|place| u64::from(place.orphans)).sum()
     }

@@ -1,4 +1,4 @@
-//! Commands: each changes the record of one app by compare-and-set. Any manager may answer them, also one that does not
+//! Commands: each changes the record of one app by compare-and-set. Any manager may answer them, even one that does not
 //! hold the lease.
 
 use shared::wire::{WireError, code, to_bytes};
@@ -17,16 +17,16 @@ use crate::{
     },
 };
 
-/// Commands that wait for the bucket at once.
+/// Maximum number of commands waiting for the bucket.
 const MAX_COMMANDS: usize = 1_000;
-/// Somebody else changes the app again and again.
+/// Attempts before giving up because somebody else keeps changing the app.
 const MAX_TRIES: u32 = 10;
-/// Whoever asks waits for 10 s.
+/// How long a command may wait; the client waits for 10 s.
 const MAX_WAIT_MS: u64 = 8_000;
-/// Between two tries: by then the watch shows what came before.
+/// Pause between two attempts, after which the watch shows what was written before.
 const AGAIN_MS: u64 = 200;
 
-/// A command came.
+/// Takes a command.
 pub(crate) fn take(parts: &mut Parts, to: CommandKey, app: String, command: AppCommand) {
     if parts.commands.len() >= MAX_COMMANDS {
         parts.counters.dropped_commands += 1;
@@ -57,7 +57,7 @@ pub(crate) fn due(parts: &mut Parts) {
     }
 }
 
-/// When the next command is due.
+/// Returns when the next command is due.
 pub(crate) fn next_ms(parts: &Parts) -> u64 {
     let due = parts.commands.iter().map(|command| command.due_ms);
     due.min().unwrap_or(u64::MAX)
@@ -91,7 +91,7 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
     let (record, is_new) = match edited {
         Err(error) => return parts.reply(pending.to, Err(error)),
         Ok(Some(record)) => (record, true),
-        // stored again all the same: that proves that this manager's view is not an old one, and is seen by one that
+        // stored again anyway: that proves that this manager's view is not outdated, and shows it to a manager that
         // leaves the app alone
         Ok(None) => match app {
             Some(app) => (app.record.clone(), false),
@@ -109,7 +109,7 @@ fn attempt(parts: &mut Parts, mut pending: PendingCommand) {
     parts.write(purpose, key, Some(to_bytes(&record)), Some(revision));
 }
 
-/// The record of a command is stored, or not: then it is tried again.
+/// Handles the end of a command's write. If it failed, the command is tried again.
 pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: WriteResult) {
     let done = pending.done.take();
     if let WriteResult::Written(_) = result
@@ -146,7 +146,7 @@ pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: Wri
     parts.commands.push(pending);
 }
 
-/// A rollout has failed: with `auto_revert` the version before is wanted again, once.
+/// Handles a failed rollout: with `auto_revert` the version before is wanted again, once.
 pub(crate) fn revert(parts: &mut Parts, id: AppId) {
     let Some(app) = parts.apps.get(id) else {
         return;
@@ -161,13 +161,13 @@ pub(crate) fn revert(parts: &mut Parts, id: AppId) {
     }
     let key = StoredKey::App(app.name.clone());
     if let Ok(Some(record)) = edit(Some(app), &app.name, &AppCommand::Undo, app.record.uid) {
-        // somebody's newer command counts more
+        // a newer command by somebody takes precedence
         let value = Some(to_bytes(&record));
         parts.write(Purpose::Other, key, value, Some(revision));
     }
 }
 
-/// What goes into the history.
+/// Returns the entry for the history.
 fn history(record: &AppRecord) -> PastVersion {
     let value = HistoryRecord {
         format: FORMAT,
@@ -185,7 +185,7 @@ fn new_uid(parts: &mut Parts) -> AppUid {
     }
 }
 
-/// The answer to a command by which the app's record becomes this one.
+/// Returns the answer to a command that turns the app's record into this one.
 fn answer(app: Option<&App>, record: &AppRecord) -> AppAnswer {
     let before = app.map(|app| &app.record).filter(|before| !before.deleted);
     AppAnswer {
@@ -199,7 +199,7 @@ fn answer(app: Option<&App>, record: &AppRecord) -> AppAnswer {
     }
 }
 
-/// The answer about an app that is not there.
+/// Returns the error for an app that does not exist.
 pub(crate) fn no_such_app(name: &str) -> WireError {
     let name = placement::cut(name);
     let message = format!("app: {name:?} is not known; expected the name of an app that was put");
@@ -209,7 +209,7 @@ pub(crate) fn no_such_app(name: &str) -> WireError {
     }
 }
 
-/// The record after a command; none if it changes nothing.
+/// Returns the record after a command; none if it changes nothing.
 fn edit(
     app: Option<&App>,
     name: &str,
@@ -266,7 +266,7 @@ fn edit(
     Ok((record != app.record).then_some(record))
 }
 
-/// A restore that is repeated changes nothing; it never replaces what is stored.
+/// Checks a restore of an existing app: a repeated one changes nothing, and none ever replaces what is stored.
 fn check_restored(app: &App, uid: AppUid, version: u32) -> Result<(), WireError> {
     let record = &app.record;
     if record.uid == uid && record.version >= version && !record.deleted {
@@ -292,8 +292,8 @@ fn check_name_of(definition: &AppDefinition, name: &str) -> Result<(), placement
     Err(placement::Invalid::new("app", definition.app(), expected))
 }
 
-/// An app is restored from another bucket: a bucket without apps takes that one's id. True while it is being
-/// stored.
+/// Has a bucket without apps take the id of the bucket from which an app is restored. Returns true while the id is
+/// being stored.
 fn adopt_bucket(parts: &mut Parts, pending: &PendingCommand) -> Result<bool, WireError> {
     let AppCommand::Restore { bucket, uid, .. } = pending.command else {
         return Ok(false);
@@ -337,7 +337,8 @@ fn create(former: Option<&App>, definition: &AppDefinition, uid: AppUid) -> AppR
     }
 }
 
-/// What runs changes only with the template and the health check; all else leaves the instances as they are.
+/// Applies a put. Only a changed template or health check changes what runs; any other change leaves the instances as
+/// they are.
 fn put(app: &App, definition: &AppDefinition) -> Option<AppRecord> {
     let mut record = app.record.clone();
     record.stopped = false;
@@ -348,7 +349,7 @@ fn put(app: &App, definition: &AppDefinition) -> Option<AppRecord> {
     (record != app.record).then_some(record)
 }
 
-/// A new version of the same app: it supersedes a rollout that goes on. The version before is the last one whose
+/// Begins a new version of the same app, which supersedes an ongoing rollout. The version before is the last one whose
 /// rollout was completed.
 fn next_version(app: &App, record: &mut AppRecord) {
     if app.phase() == Some(RolloutPhase::Done) {
@@ -361,7 +362,7 @@ fn next_version(app: &App, record: &mut AppRecord) {
     (record.reverted, record.paused, record.in_flight) = (false, false, None);
 }
 
-/// Returns to the version before: its instances are right as they are.
+/// Returns to the version before, whose instances are fine as they are.
 fn undo(app: &App, record: &mut AppRecord) -> Result<(), WireError> {
     let Some(before) = record.before.clone() else {
         let expected = "an app with a version before the present one";
@@ -377,7 +378,7 @@ fn undo(app: &App, record: &mut AppRecord) -> Result<(), WireError> {
     }
     record.definition = before.definition;
     record.definition.instances = instances;
-    // after a completed rollout nothing of the version before runs
+    // after a completed rollout no instance of the version before runs
     record.reverted = !done;
     Ok(())
 }

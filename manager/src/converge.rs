@@ -1,4 +1,4 @@
-//! Carries out what is decided: within the bounds on starts and stops, the most urgent first.
+//! Carries out what was decided, within the bounds on starts and stops and the most urgent first.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::{
     waves::{self, MAX_OUTSTANDING, SAVE_MS, VersionIndices},
 };
 
-/// What an app wants to start.
+/// The indices that an app wants to start.
 #[derive(Debug)]
 struct Wish {
     cause: Cause,
-    /// Thousandths of the app that are missing, negated: the larger part first.
+    /// Negated thousandths of the app that are missing, so that the larger share comes first.
     present: i64,
     app: AppId,
     version: u32,
@@ -36,12 +36,12 @@ pub(crate) fn run(parts: &mut Parts) {
     for id in parts.apps.take_dirty(parts.now_ms) {
         one_app(parts, id, &mut wishes);
     }
-    // stable: equal ones in the order of the apps
+    // stable sort: equal wishes keep the order of the apps
     wishes.sort_by_key(|wish| (wish.cause, wish.present));
     start(parts, wishes);
 }
 
-/// Whether a ttl is over since what was not heard could have been missed.
+/// Ends settling once a ttl has passed since anything could have been missed.
 fn settled(parts: &mut Parts) {
     if parts.settling.is_none() {
         return;
@@ -70,7 +70,7 @@ fn one_app(parts: &mut Parts, id: AppId, wishes: &mut Vec<Wish>) {
     let Some(app) = parts.apps.get(id) else {
         return;
     };
-    // what is being stored decides what is known next
+    // the write in progress determines what is known next
     if app.writing.is_some() {
         return;
     }
@@ -101,7 +101,7 @@ fn one_app(parts: &mut Parts, id: AppId, wishes: &mut Vec<Wish>) {
     }));
 }
 
-/// Remembers what the decision found.
+/// Records what the decision found.
 fn note(parts: &mut Parts, id: AppId, plan: &Plan) {
     let now_ms = parts.now_ms;
     let Some(app) = parts.apps.get_mut(id) else {
@@ -119,11 +119,11 @@ fn note(parts: &mut Parts, id: AppId, plan: &Plan) {
     if plan.complete > app.progress.0 {
         app.progress = (plan.complete, now_ms);
     }
-    // fewer than before: only an increase is progress
+    // a lower count is adopted, so that only an increase is progress
     app.progress.0 = app.progress.0.min(plan.complete);
 }
 
-/// Stores what is not stored yet, once a second at most.
+/// Stores unsaved state, once a second at most.
 fn save(parts: &mut Parts, id: AppId) {
     let now_ms = parts.now_ms;
     let Some(app) = parts.apps.get(id).filter(|app| app.unsaved) else {
@@ -137,7 +137,7 @@ fn save(parts: &mut Parts, id: AppId) {
     }
 }
 
-/// Sends stops. Of those that nobody asked for only a few at once.
+/// Sends stops. Of the ones that nobody asked for, only a few are sent at once.
 fn stop(parts: &mut Parts, id: AppId, stops: &[StopOne]) {
     let now_ms = parts.now_ms;
     let most_of_all = (parts.fleet.len() / 100).max(10);
@@ -174,7 +174,7 @@ fn stop(parts: &mut Parts, id: AppId, stops: &[StopOne]) {
     }
 }
 
-/// Begins waves, the most urgent first, as many as may be without an outcome.
+/// Begins waves, the most urgent first, up to the limit of indices without an outcome.
 fn start(parts: &mut Parts, wishes: Vec<Wish>) {
     let mut room = MAX_OUTSTANDING.saturating_sub(parts.outstanding);
     let mut begun: Vec<(AppId, Vec<VersionIndices>)> = Vec::new();
@@ -200,7 +200,7 @@ fn start(parts: &mut Parts, wishes: Vec<Wish>) {
     }
 }
 
-/// The rollout of the present version has ended: it is stored, and told.
+/// Stores and reports that the rollout of the present version has ended.
 fn rollout_ended(parts: &mut Parts, id: AppId, phase: RolloutPhase, reason: Option<String>) {
     let Some(app) = parts.apps.get_mut(id) else {
         return;
@@ -214,7 +214,7 @@ fn rollout_ended(parts: &mut Parts, id: AppId, phase: RolloutPhase, reason: Opti
     };
     let (name, uid) = (Arc::clone(&app.name), app.record.uid);
     let (expected, first) = (app.rollout_revision, app.record.before.is_none());
-    // now, not when it is stored: until then it would be decided again at every look
+    // set now, not when it is stored: until then every look would decide it again
     app.rollout = Some(record.clone());
     let purpose = Purpose::Rollout(id, uid);
     let value = Some(to_bytes(&record));
@@ -238,7 +238,7 @@ fn rollout_ended(parts: &mut Parts, id: AppId, phase: RolloutPhase, reason: Opti
     }
 }
 
-/// The end of a rollout is stored, or not: then it is decided again.
+/// Handles the end of the write of a rollout's end. If it failed, the end is decided again.
 pub(crate) fn rollout_stored(parts: &mut Parts, id: AppId, uid: AppUid, result: WriteResult) {
     let app = parts.apps.get_mut(id);
     let Some(app) = app.filter(|app| app.record.uid == uid) else {
@@ -257,13 +257,13 @@ pub(crate) fn rollout_stored(parts: &mut Parts, id: AppId, uid: AppUid, result: 
     parts.apps.touch(id);
 }
 
-/// Nothing of a deleted app is reported any more: its keys are removed, once it is stored that it was deleted. Until then
-/// what a silent cell has of it ends only because of the app's own key.
+/// Removes the keys of a deleted app of which no cell reports anything any more, once its deletion is stored. Until
+/// then, only the app's own key causes instances on a silent cell to end.
 fn bury(parts: &mut Parts, id: AppId) {
     let Some(app) = parts.apps.get_mut(id) else {
         return;
     };
-    // until the watch shows what is written now; what fails is written again
+    // until the watch shows what is written now; a failed write is repeated
     app.blocked_ms = parts.now_ms + 30 * SAVE_MS;
     let name = Arc::clone(&app.name);
     let former = app.record.former.iter().copied();
@@ -285,7 +285,7 @@ fn bury(parts: &mut Parts, id: AppId) {
     }
 }
 
-/// Removes what is stored of an app.
+/// Removes everything stored of an app.
 fn remove(parts: &mut Parts, id: AppId) {
     let Some(app) = parts.apps.get(id) else {
         return;
@@ -304,6 +304,6 @@ fn remove(parts: &mut Parts, id: AppId) {
         let key = StoredKey::History(uid, version);
         parts.write(Purpose::Other, key, None, None);
     }
-    // last: while this key is there, whatever else is left is found and removed again
+    // last: while this key exists, any other leftovers are found and removed again
     parts.write(Purpose::Other, StoredKey::App(name), None, Some(revision));
 }

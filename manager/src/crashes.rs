@@ -1,4 +1,4 @@
-//! What the end of an instance means: a stop that was asked for, or a crash that is counted.
+//! What the end of an instance means: either a requested stop, or a crash that is counted.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     parts::Parts,
 };
 
-/// How an instance ended that nobody had asked to.
+/// How an instance ended that nobody had told to end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crash<'a> {
     /// How long it had run, milliseconds.
@@ -18,7 +18,7 @@ pub(crate) struct Crash<'a> {
     pub(crate) how: Option<&'a str>,
 }
 
-/// An instance has ended for good on its cell: by itself, or because it was stopped.
+/// Handles an instance that has ended for good on its cell, by itself or because it was stopped.
 pub(crate) fn ended(parts: &mut Parts, id: InstanceId, crash: Option<Crash<'_>>) {
     let Some(instance) = parts.leave(&id) else {
         return;
@@ -30,7 +30,7 @@ pub(crate) fn ended(parts: &mut Parts, id: InstanceId, crash: Option<Crash<'_>>)
     }
 }
 
-/// Counts a crash, and says when the index is due again.
+/// Counts a crash and determines when the index is due again.
 fn count_crash(parts: &mut Parts, instance: &Managed, crash: Crash<'_>) {
     let (now_ms, id) = (parts.now_ms, instance.app);
     let Some(app) = parts
@@ -71,7 +71,7 @@ fn count_crash(parts: &mut Parts, instance: &Managed, crash: Crash<'_>) {
     }
     let slot = app.slot_mut(instance.index);
     slot.crashed_version = instance.version;
-    // another instance holds the index, so nothing waits for this one to be due again
+    // another instance holds the index, so nothing waits for it to become due
     if !alone {
         return;
     }

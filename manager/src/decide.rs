@@ -1,7 +1,8 @@
-//! What is to be done for one app. Reads only: the plan is carried out by `converge`.
+//! Decides what is to be done for one app. It only reads: `converge` carries out the plan.
 //!
-//! In this order: what was deleted or stopped ends; what is missing starts; the rollout takes a step; what is on
-//! draining cells, or is to be moved, is replaced; and only if nothing is missing, duplicates and indices that are too many end.
+//! The order is: what was deleted or stopped ends; what is missing starts; the rollout takes a step; instances that are
+//! on draining cells or are to be moved are replaced; and only if nothing is missing, duplicates and surplus indices
+//! end.
 
 mod draining;
 mod duplicates;
@@ -19,11 +20,11 @@ use crate::{
 /// Why a wave is begun, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
-    /// Its instances are on draining cells.
+    /// Its old instances are on draining cells.
     Evacuated,
-    /// Nothing is there.
+    /// Nothing is at these indices.
     Missing,
-    /// What was there crashed.
+    /// The instances at these indices crashed.
     Crashed,
     /// A new version.
     Update,
@@ -32,7 +33,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// Whether something is missing, or soon will be.
+    /// Returns whether something is missing or soon will be.
     pub(crate) fn is_needed(self) -> bool {
         !matches!(self, Self::Update | Self::Moved)
     }
@@ -51,7 +52,7 @@ pub(crate) struct Start {
 pub(crate) struct StopOne {
     pub(crate) cell: CellId,
     pub(crate) id: InstanceId,
-    /// Nobody asked for it: there must not be many of these.
+    /// Nobody asked for this stop: there must not be many of these.
     pub(crate) braked: bool,
 }
 
@@ -60,15 +61,15 @@ pub(crate) struct StopOne {
 pub(crate) struct Plan {
     pub(crate) starts: Vec<Start>,
     pub(crate) stops: Vec<StopOne>,
-    /// When to look again.
+    /// When to look at the app again.
     pub(crate) due_ms: u64,
-    /// The rollout has ended.
+    /// How the rollout has ended, if it has.
     pub(crate) ended: Option<(RolloutPhase, Option<String>)>,
-    /// Indices with one running instance, and its version.
+    /// Indices with exactly one running instance, each with its version.
     pub(crate) alone: Vec<(u32, u32)>,
-    /// Indices whose old instance is stopped before there is a new one.
+    /// Indices whose old instance is stopped before a new one is started.
     pub(crate) rolling: Vec<u32>,
-    /// Indices that the rollout has completed.
+    /// Number of indices that the rollout has completed.
     pub(crate) complete: u32,
 }
 
@@ -101,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// Stops an instance, unless it is being stopped or nobody has said where it is.
+    /// Stops an instance, unless it is already being stopped or its cell is unknown.
     fn stop(&mut self, seen: &Seen, braked: bool, now_ms: u64) {
         // a stop would not reach a lost cell; if it comes back, its list says what is left to stop
         if seen.suspect {
@@ -121,34 +122,34 @@ impl Plan {
 /// What is found at the indices of an app.
 #[derive(Debug, Default)]
 struct Found {
-    /// Indices where nothing is.
+    /// Indices without any instance.
     empty: Vec<u32>,
-    /// Instances that are there.
+    /// Number of instances that are present.
     present: usize,
-    /// Of these, those that run.
+    /// Number of those that run.
     running: usize,
-    /// Indices where the rollout is on its way.
+    /// Number of indices where the rollout is in progress.
     in_flight: usize,
-    /// Indices that it has not reached: whether the old instance runs, the index.
+    /// Indices that it has not reached: whether the old instance is up, and the index.
     behind: Vec<(bool, u32)>,
-    /// Indices below the wanted number without an instance that is up and stays where it is.
+    /// Number of indices below the wanted number without an instance that is up and stays where it is.
     unwell: usize,
-    /// Indices that wait to be stopped because their cells drain.
+    /// Indices whose instances are to be stopped because their cells drain.
     draining: Vec<u32>,
-    /// Instances that run twice.
+    /// Instances that are duplicates.
     spare: Vec<Seen>,
     /// Instances above the wanted number that nobody asked to stop.
     surplus: Vec<Seen>,
 }
 
-/// Decides about an app.
+/// Decides what is to be done for an app.
 pub(crate) fn decide(app: &App, scene: Scene<'_>) -> Plan {
     let mut plan = Plan::new();
     if app.is_left_alone() {
         return plan;
     }
     let now_ms = scene.now_ms;
-    // of an earlier app of this name: no index of the present one waits for them, or holds them
+    // instances of an earlier app of this name: they neither block nor hold an index of the present one
     for seen in app.leftovers.iter().filter_map(|id| scene.one(*id)) {
         plan.stop(&seen, false, now_ms);
     }
@@ -175,10 +176,10 @@ pub(crate) fn decide(app: &App, scene: Scene<'_>) -> Plan {
     missing(app, &versions, scene, &mut found, &mut plan);
     rollout::step(app, &versions, scene, &mut found, &mut plan);
     draining::stop_first(app, scene, &found, &mut plan);
-    // while something is missing, or not heard of yet, an extra instance may be the one that takes over
+    // while something is missing or not heard of yet, an extra instance may be the one that takes over
     let nothing_missing = !plan.starts.iter().any(|start| start.cause.is_needed());
     if scene.settled && nothing_missing && app.open.is_empty() {
-        // the highest indices first, as in scaling down
+        // the highest indices first, as when scaling down
         for extra in found.surplus.iter().rev().chain(&found.spare) {
             plan.stop(extra, true, now_ms);
         }
@@ -219,7 +220,7 @@ fn one_index(
     duplicates::find(versions, &kept, found);
 }
 
-/// An index above the wanted number.
+/// Handles an index above the wanted number.
 fn too_many(app: &App, index: u32, seen: &[Seen], found: &mut Found, plan: &mut Plan, now_ms: u64) {
     for one in seen.iter().filter(|one| one.is_present()) {
         if index < app.wanted_before {
@@ -230,7 +231,7 @@ fn too_many(app: &App, index: u32, seen: &[Seen], found: &mut Found, plan: &mut 
     }
 }
 
-/// Starts what is missing. While nothing of an app runs and it crashes, one index is tried.
+/// Starts what is missing. While an app crashes and nothing of it runs, only one index is tried.
 fn missing(app: &App, versions: &Versions, scene: Scene<'_>, found: &mut Found, plan: &mut Plan) {
     let nothing_left = found.present == 0;
     let mut ready: Vec<(u32, bool)> = Vec::new();
@@ -250,14 +251,14 @@ fn missing(app: &App, versions: &Versions, scene: Scene<'_>, found: &mut Found, 
         slot.crashes > 0 || slot.given_up
     });
     if found.running == 0 && all_crash {
-        // one is enough to learn whether the app still crashes; all of them would fill the waves at each try
+        // one is enough to learn whether the app still crashes; starting all would fill the waves at each attempt
         ready.truncate(usize::from(nothing_left));
     }
     for (index, crashed) in ready {
         let slot = &app.slots[index as usize];
         let (version, is_step) = versions.for_missing(slot, nothing_left);
         if is_step {
-            // a start of the new version: it counts among those that the rollout has in flight
+            // a start of the new version: it counts towards the rollout's limit of indices in flight
             found.behind.push((false, index));
         } else {
             let cause = if crashed {

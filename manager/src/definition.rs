@@ -1,4 +1,4 @@
-//! What a user writes: an app is a start request with rules for crashes and updates.
+//! What a user writes: an app is a start request plus rules for crashes and updates.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use shared::wire::{WireError, check_version, code, parse, unknown_fields};
 
 use crate::rules::{CrashPolicy, UpdateRules, check_rules};
 
-/// The largest definition, bytes. A stored value holds two of its templates, and must stay below a NATS server's
+/// The largest definition, in bytes. A stored value holds two of its templates and must stay below a NATS server's
 /// usual `max_payload` of 1 MiB.
 pub const MAX_DEFINITION: usize = 400 * 1024;
 
-/// Fields of a definition that are not of a start request.
+/// Fields of a definition that a start request does not have.
 const OWN_FIELDS: [&str; 3] = ["v", "crash", "update"];
 
-/// The desired state of an app: what is to run, and how often.
+/// The desired state of an app: what is to run, and how many instances of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppDefinition {
-    /// How many instances, with the indices from 0.
+    /// The number of instances; their indices begin at 0.
     pub instances: u32,
-    /// What every start request for it carries, but for its id, `instances` and `indices`.
+    /// What every start request for it contains, except for its id, `instances` and `indices`.
     pub template: Arc<Request>,
-    /// When crashed instances are started again.
+    /// When crashed instances are restarted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub crash: CrashPolicy,
     /// How a new version replaces the old one.
@@ -52,8 +52,8 @@ struct OwnFields {
 }
 
 impl AppDefinition {
-    /// Reads a definition: a start request that may also have `crash` and `update`. An unknown
-    /// field is an error, as in any configuration; so is one that only a single start can have.
+    /// Reads a definition: a start request that may also have `crash` and `update`. Unknown fields are errors, as in
+    /// any configuration, and so are fields that only make sense in a single start.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         if body.len() > MAX_DEFINITION {
             let message = format!(
@@ -67,7 +67,7 @@ impl AppDefinition {
         let parsed = parse(body, &mut unknown);
         let missing = parsed.as_ref().err().filter(|error| is_missing(error));
         if missing.is_some() {
-            // a misspelt field is why another one seems to be missing
+            // a misspelt field may be why another one seems to be missing
             unknown = unknown_fields::<Request>(body);
         }
         let own = |field: &str| is_own(field.split('.').next().unwrap_or_default());
@@ -94,12 +94,12 @@ impl AppDefinition {
         })
     }
 
-    /// The app's name.
+    /// Returns the app's name.
     pub fn app(&self) -> &str {
         &self.template.app
     }
 
-    /// As its user writes it: what [`AppDefinition::read`] reads.
+    /// Returns the definition as its user writes it, in the form that [`AppDefinition::read`] reads.
     pub fn written(&self) -> Map<String, Value> {
         let mut map = match serde_json::to_value(&*self.template) {
             Ok(Value::Object(map)) => map,
@@ -113,8 +113,7 @@ impl AppDefinition {
         map
     }
 
-    /// The same with the names of the variables of the environment instead of their values, and the address of a source
-    /// without credentials.
+    /// Returns the same, but only the names of environment variables, and the address of a source without credentials.
     pub fn shown(&self) -> Map<String, Value> {
         let mut map = self.written();
         let run = self.template.run.as_ref();
@@ -143,13 +142,13 @@ impl AppDefinition {
         map
     }
 
-    /// Whether instances of the other definition are as good as of this one: they run the same with the same
-    /// health check.
+    /// Returns whether instances of the other definition are as good as those of this one: they run the same with the
+    /// same health check.
     pub(crate) fn runs_as(&self, other: &Self) -> bool {
         self.template == other.template
     }
 
-    /// How long a start may take until the instance is healthy.
+    /// Returns how long a start may take until the instance is healthy.
     pub(crate) fn start_timeout(&self) -> Span {
         let health = self.template.health.as_deref();
         health.map_or_else(|| HealthCheck::default().start_timeout, |h| h.start_timeout)
@@ -180,7 +179,7 @@ fn check_template(template: &Request) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Accepts a number of instances.
+/// Checks a number of instances.
 pub(crate) fn check_instances(instances: u32) -> Result<(), Invalid> {
     if (1..=MAX_INSTANCES).contains(&instances) {
         return Ok(());

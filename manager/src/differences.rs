@@ -1,4 +1,4 @@
-//! What is different between two records of an app, field by field and without the values of the environment.
+//! The differences between two records of an app, field by field and without environment variables' values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,33 +8,33 @@ use shared::wire::FieldChange;
 
 use crate::{definition::AppDefinition, stored::AppRecord};
 
-/// Differences that are listed.
+/// Maximum number of differences that are listed.
 const MAX_LISTED: usize = 100;
-/// A longer value is cut, bytes as JSON.
+/// Length in bytes of JSON beyond which a value is cut.
 const MAX_VALUE: usize = 400;
-/// Stands for the value of a variable of the environment, and for what a droplet or its staging holds.
+/// Stands for the value of an environment variable and for the content of a droplet or its staging.
 const HIDDEN: &str = "(hidden)";
-/// What is full of credentials below these.
+/// Prefixes of fields that hold credentials.
 const SECRETS: [&str; 3] = ["run.env.", "run.droplet.", "run.staging."];
-/// It may have credentials.
+/// A field that may contain credentials.
 const SOURCE: &str = "run.source.url";
 
-/// What is different.
+/// The differences between two records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// The first of them, by field.
+    /// The first changes, in the order of their fields.
     pub changes: Vec<FieldChange>,
-    /// There are more.
+    /// Whether there are more.
     pub more: bool,
 }
 
 impl Differences {
-    /// Between two records of one app.
+    /// Compares two records of one app.
     pub(crate) fn between(before: &AppRecord, after: &AppRecord) -> Self {
         Self::of(&of_record(before), &of_record(after))
     }
 
-    /// Between two definitions of one app.
+    /// Compares two definitions of one app.
     pub fn of_definitions(before: &AppDefinition, after: &AppDefinition) -> Self {
         Self::of(&fields(&before.written()), &fields(&after.written()))
     }
@@ -70,7 +70,7 @@ fn of_record(record: &AppRecord) -> BTreeMap<String, Value> {
     all
 }
 
-/// Every value that is no object, under its path.
+/// Returns every value that is not an object, under its path.
 fn fields(map: &Map<String, Value>) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     let mut rest: Vec<(String, &Value)> = map.iter().map(|(k, v)| (k.clone(), v)).collect();
@@ -85,7 +85,7 @@ fn fields(map: &Map<String, Value>) -> BTreeMap<String, Value> {
     all
 }
 
-/// A value as it is told.
+/// Returns a value as it is reported.
 fn told(name: &str, value: &Value) -> Value {
     if SECRETS.iter().any(|secret| name.starts_with(secret)) {
         return HIDDEN.into();

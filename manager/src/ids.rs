@@ -1,4 +1,4 @@
-//! Ids: of a manager's starts, which cells show, and of things in its memory.
+//! Ids of a manager's starts, as cells show them, and of things in its memory.
 
 pub use shared::{AppUid, BucketId, WaveId};
 
@@ -19,13 +19,13 @@ numbers! {
     CommandKey;
 }
 
-/// The revision of a key in a bucket: the number of the write that made it what it is. It grows with every write to the
-/// bucket, deletions included.
+/// The revision of a key in a bucket: the number of the write that gave it its present value. It grows with every write
+/// to the bucket, including deletions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// Of a key that was never written.
+    /// The revision of a key that was never written.
     pub const NONE: Self = Self(0);
 }
 

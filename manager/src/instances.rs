@@ -5,10 +5,10 @@ use shared::InstanceId;
 
 use crate::ids::{AppId, AppUid, CellId};
 
-/// How far an instance is, as its cell or an auctioneer says.
+/// How far along an instance is, according to its cell or an auctioneer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// Its start was sent, and nobody has said where it is.
+    /// Its start was sent, and nobody has said yet where it is.
     Asked,
     /// A cell accepted it, or may have.
     Sent,
@@ -22,10 +22,21 @@ pub(crate) enum Life {
     Stopping,
 }
 
-/// Nobody has said at which version of its cell it was there.
+impl Life {
+    /// Returns how far this attempt is.
+    fn step(self) -> u8 {
+        match self {
+            Self::Asked | Self::Sent | Self::Starting => 0,
+            Self::Running => 1,
+            Self::Restarting | Self::Stopping => 2,
+        }
+    }
+}
+
+/// Stands for: nobody has said at which version of its cell's state it was there.
 const NEVER: u64 = u64::MAX;
 
-/// An instance. There are many: it holds numbers only.
+/// An instance. As there are many, it holds numbers only.
 #[derive(Clone, Debug)]
 pub(crate) struct Managed {
     pub(crate) app: AppId,
@@ -35,24 +46,26 @@ pub(crate) struct Managed {
     pub(crate) wave: u32,
     pub(crate) cell: Option<CellId>,
     pub(crate) life: Life,
-    /// It runs, and has not passed its check of readiness.
+    /// How often its cell had restarted it when it was last heard of.
+    pub(crate) restarts: u32,
+    /// It runs but has not passed its readiness check.
     pub(crate) unready: bool,
-    /// Its cell is lost and may still run it.
+    /// Its cell is lost, but may still run it.
     pub(crate) suspect: bool,
-    /// Since when it is in this state, by this process's clock.
+    /// Since when it has been in this state, by this process's clock.
     pub(crate) since_ms: u64,
-    /// When its stop was sent last; 0 = never.
+    /// When a stop for it was last sent; 0 = never.
     pub(crate) stop_ms: u64,
-    /// At this version of the cell it was there.
+    /// The lowest version of its cell's state at which it was there.
     there_seq: u64,
-    /// An answer to a question asked then or later proves that it is not there.
+    /// Only an answer to a question asked at this time or later can prove that it is not there.
     pub(crate) doubt_ms: u64,
-    /// The last list that had it.
+    /// The last list that contained it.
     pub(crate) list: u32,
 }
 
 impl Managed {
-    /// One whose start is sent now.
+    /// Creates an instance whose start is being sent.
     pub(crate) fn asked(
         app: AppId,
         uid: AppUid,
@@ -67,6 +80,7 @@ impl Managed {
             wave,
             cell: None,
             life: Life::Asked,
+            restarts: 0,
             unready: false,
             suspect: false,
             since_ms: now_ms,
@@ -77,23 +91,29 @@ impl Managed {
         }
     }
 
-    /// Its cell says that it was there at this version of its state.
+    /// Records that, according to its cell, it was there at this version of its state.
     pub(crate) fn was_there(&mut self, seq: u64) {
         self.there_seq = self.there_seq.min(seq);
     }
 
-    /// It runs and may be used.
+    /// Returns whether a message is older than the last one that counted. Messages on different subjects, such as events
+    /// of different kinds, arrive in any order; within one attempt an instance starts, then runs, then ends.
+    pub(crate) fn is_past(&self, restarts: u32, life: Life) -> bool {
+        (restarts, life.step()) < (self.restarts, self.life.step())
+    }
+
+    /// Returns whether it runs and may be used.
     pub(crate) fn is_up(&self) -> bool {
         self.life == Life::Running && !self.unready
     }
 
-    /// Its cell has said that it was there.
+    /// Returns whether its cell has ever reported it.
     pub(crate) fn is_heard(&self) -> bool {
         self.there_seq != NEVER
     }
 
-    /// Whether a list of its cell's state of this version, without it, proves that it is gone. `asked_ms`
-    /// is when the question was asked that the list answers.
+    /// Returns whether a list of its cell's state at this version that lacks it proves that it is gone. `asked_ms` is
+    /// when the question was asked that the list answers.
     pub(crate) fn is_disproved(&self, seq: u64, asked_ms: Option<u64>) -> bool {
         if self.is_heard() {
             return seq >= self.there_seq;
@@ -102,7 +122,7 @@ impl Managed {
     }
 }
 
-/// All of them.
+/// All instances.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     all: FastMap<InstanceId, Managed>,

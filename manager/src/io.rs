@@ -8,34 +8,35 @@ use bytes::Bytes;
 use placement::{Request, Span};
 use shared::{
     Incarnation, InstanceId,
-    wire::{Event, InstancesAnswer, MoveState, StartReply, Stop, WireError},
+    wire::{Event, GrantRequest, InstancesAnswer, MoveState, StartReply, Stop, WireError},
 };
 
 use crate::{
     definition::AppDefinition,
     differences::Differences,
+    grants::GrantReply,
     ids::{AppUid, BucketId, CommandKey, QuestionId, Revision, WaveId, WriteId},
     stored::StoredKey,
 };
 
 pub use tasks::{TaskAnswer, TaskCommand, TaskInput, TaskOutput};
 
-/// What an advertisement says that matters here. Its ttl is 0 when the cell leaves.
+/// The parts of an advertisement that matter here. Its ttl is 0 when the cell leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellHeard {
     /// The cell.
     pub cell: String,
-    /// The run of its rep.
+    /// The incarnation of its rep.
     pub incarnation: Incarnation,
     /// The version of its state.
     pub seq: u64,
-    /// How long it is believed.
+    /// How long it is valid.
     pub ttl: Span,
-    /// It accepts no work, and its instances will end.
+    /// Whether it accepts no work and its instances are going to end.
     pub draining: bool,
-    /// They will within a grace period, as its rep was told to end.
+    /// Whether they will end within a grace period because its rep was told to end.
     pub leaving: bool,
-    /// The last instances that it accepted.
+    /// The last instances it accepted.
     pub recent: Vec<InstanceId>,
 }
 
@@ -53,86 +54,86 @@ pub enum WriteResult {
 /// What an operator wants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AppCommand {
-    /// This is what is to run.
+    /// Run this definition.
     Put(Box<AppDefinition>),
-    /// What would change with this definition? Nothing is changed.
+    /// Report what this definition would change, without changing anything.
     Try(Box<AppDefinition>),
-    /// As before, but this often.
+    /// Keep the definition, but run this many instances.
     Scale(u32),
-    /// It is to be as it was in a bucket that was lost: what runs of it is taken over.
+    /// Make it what it was in a bucket that was lost: whatever of it runs is taken over.
     Restore {
-        /// The id of that bucket, which this one gets if it has no apps.
+        /// The id of that bucket. This one takes it if it has no apps.
         bucket: BucketId,
-        /// The creation of the app.
+        /// The uid of the app.
         uid: AppUid,
         /// Its version.
         version: u32,
-        /// Nothing of it is to run.
+        /// Whether none of it is to run.
         stopped: bool,
         /// What is to run.
         definition: Box<AppDefinition>,
     },
-    /// Nothing of it is to run.
+    /// Run none of it.
     Stop,
-    /// It is to run again.
+    /// Run it again.
     Start,
-    /// Every instance is replaced by a new one, so many at once.
+    /// Replace every instance by a new one, this many at once.
     Restart {
-        /// As in the definition if not given.
+        /// As in the definition if absent.
         max_in_flight: Option<u32>,
     },
-    /// It is to be gone.
+    /// Delete it.
     Delete,
     /// Return to the version before.
     Undo,
-    /// The rollout waits.
+    /// Pause the rollout.
     Pause,
-    /// The rollout goes on.
+    /// Resume the rollout.
     Resume,
 }
 
 /// The answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppAnswer {
-    /// This creation of the app.
+    /// The uid of this creation of the app.
     pub uid: AppUid,
     /// The version that is wanted now.
     pub version: u32,
-    /// Whether the command changed anything, or would.
+    /// Whether the command changed anything or, for [`AppCommand::Try`], would.
     pub changed: bool,
-    /// There was no such app before.
+    /// Whether the app did not exist before.
     pub created: bool,
-    /// What is different, field by field.
+    /// The differences, field by field.
     pub differences: Differences,
 }
 
-/// An instance is to be moved to another cell.
+/// An order to move an instance to another cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveOrder {
-    /// Names this move: the same id is the same move.
+    /// Identifies the move: the same id is the same move.
     pub id: String,
-    /// Which instance.
+    /// The index of the instance.
     pub index: u32,
-    /// Where it runs.
+    /// The cell on which it runs.
     pub from: String,
 }
 
-/// How far a move is.
+/// The state of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveAnswer {
-    /// It goes on, or has ended.
+    /// Whether it is in progress or how it ended.
     pub state: MoveState,
-    /// Where the instance runs now, of one that was moved.
+    /// The cell on which the instance runs now, if it was moved.
     pub cell: Option<Arc<str>>,
     /// Why it failed.
     pub reason: Option<String>,
 }
 
-/// One thing that happened.
+/// One input: something that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ManagerInput {
-    /// A value of the bucket as its watch shows it; none = the key was deleted: the revision of a deletion is
-    /// what the next write of the key replaces, so deletions are shown, too.
+    /// A value of the bucket as its watch shows it; none = the key was deleted. Deletions are shown too because the
+    /// next write of the key must name their revision.
     Kv {
         /// The key.
         key: String,
@@ -141,7 +142,7 @@ pub enum ManagerInput {
         /// The value.
         value: Option<Bytes>,
     },
-    /// All values that the bucket has were shown.
+    /// All values in the bucket were shown.
     KvReady {
         /// The bucket's last revision.
         revision: Revision,
@@ -150,16 +151,16 @@ pub enum ManagerInput {
     KvInterrupted,
     /// A write has ended. Every [`ManagerOutput::Write`] is answered once.
     WriteEnded {
-        /// Which one.
+        /// The write.
         write: WriteId,
-        /// How.
+        /// Its result.
         result: WriteResult,
     },
     /// An advertisement.
     Cell(CellHeard),
     /// One message of a list of instances: a heartbeat, or part of an answer to a question.
     Listed {
-        /// Which question it answers.
+        /// The question that it answers.
         question: Option<QuestionId>,
         /// The message.
         list: Box<InstancesAnswer>,
@@ -168,9 +169,9 @@ pub enum ManagerInput {
     Event(Box<Event>),
     /// The answer to a start, or why there is none.
     Outcome {
-        /// Which wave.
+        /// The wave.
         wave: WaveId,
-        /// The answer. An error says that nothing of the wave was begun.
+        /// The answer. An error means that nothing of the wave was begun.
         answer: Result<Box<StartReply>, WireError>,
     },
     /// The manager's own echo arrived.
@@ -179,27 +180,36 @@ pub enum ManagerInput {
     Interrupted,
     /// A command.
     Command {
-        /// Whom the answer is for.
+        /// The recipient of the answer.
         to: CommandKey,
         /// The app.
         app: String,
-        /// What is wanted of it.
+        /// The command.
         command: AppCommand,
     },
-    /// A move is asked for, or how far it is.
+    /// A request to move an instance, or for the state of such a move.
     Move {
-        /// Whom the answer is for.
+        /// The recipient of the answer.
         to: CommandKey,
         /// The app.
         app: String,
-        /// What is to be moved.
+        /// The move.
         order: MoveOrder,
+    },
+    /// An auctioneer with `--single` asks for the grant to accept requests, or gives it back.
+    Grant {
+        /// Whom the answer is for.
+        to: CommandKey,
+        /// The auctioneer.
+        auctioneer: String,
+        /// Which run of it, and what it wants.
+        request: GrantRequest,
     },
     /// Something about a stored request.
     Task(TaskInput),
     /// Time passed.
     Tick,
-    /// The process ends: give the lease back, and do nothing more.
+    /// The process ends: give the lease back and do nothing more.
     Leave,
 }
 
@@ -208,46 +218,53 @@ pub enum ManagerInput {
 pub enum ManagerOutput {
     /// Store a value; answered by [`ManagerInput::WriteEnded`].
     Write {
-        /// Which write.
+        /// The write.
         write: WriteId,
         /// The key.
         key: StoredKey,
-        /// The value; none deletes the key.
+        /// The value; none = delete the key.
         value: Option<Bytes>,
-        /// The key's present revision, [`Revision::NONE`] if it must not exist; none = whatever it is.
+        /// The key's present revision, [`Revision::NONE`] if it must not exist; none = any.
         expected: Option<Revision>,
     },
-    /// Send a start request to one auctioneer; answered by [`ManagerInput::Outcome`] or [`TaskInput::Outcome`], by the
-    /// form of its id, or not at all.
+    /// Send a start request to one auctioneer. Answered by [`ManagerInput::Outcome`] or [`TaskInput::Outcome`],
+    /// depending on the form of its id, or not at all.
     Start(Arc<Request>),
     /// Send a stop to one cell.
     Stop {
         /// The cell.
         cell: Arc<str>,
-        /// The message, which names instances by their ids.
+        /// The message, which lists instances by id.
         stop: Stop,
     },
     /// Ask all cells for all their instances.
     Ask {
-        /// Which question.
+        /// The question.
         question: QuestionId,
     },
     /// Publish an event.
     Event(Box<Event>),
     /// Answer a command.
     Reply {
-        /// Whom.
+        /// The recipient.
         to: CommandKey,
         /// The answer.
         answer: Result<AppAnswer, WireError>,
     },
-    /// Answer a question about a move.
+    /// Answer a move order or a question about it.
     Moved {
-        /// Whom.
+        /// The recipient.
         to: CommandKey,
         /// The answer.
         answer: Result<MoveAnswer, WireError>,
     },
-    /// What only stored requests need.
+    /// Answer an auctioneer.
+    Granted {
+        /// Whom.
+        to: CommandKey,
+        /// The answer; none if there is to be none, because this manager does not act.
+        reply: Option<GrantReply>,
+    },
+    /// An output that only stored requests need.
     Task(Box<TaskOutput>),
 }

@@ -1,8 +1,8 @@
-//! The lease: which of several managers acts.
+//! The lease: decides which of several managers acts.
 //!
-//! It is one key, replaced every [`RENEW_MS`] by its holder. Another manager takes it when it was given back or has not
-//! changed for [`LEASE_MS`] of the other's own clock. Clocks are never compared, and what decides in the end is the
-//! compare-and-set of the write.
+//! It is one key, which its holder replaces every [`RENEW_MS`]. Another manager takes it when it was given back or has
+//! not changed for [`LEASE_MS`] on that manager's own clock. Clocks are never compared; in the end the compare-and-set
+//! of the write decides.
 
 use crate::{
     clocks::ACT_MS,
@@ -10,7 +10,7 @@ use crate::{
     stored::LeaseRecord,
 };
 
-/// How long a lease lives without a renewal. A cluster of servers that loses its leader is back in less.
+/// How long a lease lives without a renewal. A cluster of servers that loses its leader recovers in less.
 pub const LEASE_MS: u64 = 15_000;
 /// How often its holder renews it.
 pub const RENEW_MS: u64 = 2_000;
@@ -20,9 +20,9 @@ pub const RENEW_MS: u64 = 2_000;
 pub(crate) enum LeaseChange {
     /// This manager acts from now on.
     Gained,
-    /// It goes on.
+    /// It continues to act.
     Renewed,
-    /// It does not act any more.
+    /// It no longer acts.
     Lost,
     /// Nothing has changed.
     None,
@@ -38,18 +38,18 @@ struct Renewal {
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     me: String,
-    /// Of the key.
+    /// The key's revision.
     revision: Revision,
     /// When the key was last seen to change.
     changed_ms: u64,
-    /// Somebody else may hold it.
+    /// Whether somebody else may hold it.
     taken: bool,
-    /// When the last acknowledged renewal was sent; none = not the holder.
+    /// When the last acknowledged renewal was sent; none = this manager is not the holder.
     renewed_ms: Option<u64>,
     writing: Option<Renewal>,
     next_ms: u64,
     leaving: bool,
-    /// The key is not known: the watch shows everything again.
+    /// The key is unknown while the watch shows everything again.
     blind: bool,
 }
 
@@ -68,18 +68,18 @@ impl Lease {
         }
     }
 
-    /// Whether it holds the lease.
+    /// Returns whether this manager holds the lease.
     pub(crate) fn is_held(&self) -> bool {
         self.renewed_ms.is_some()
     }
 
-    /// Whether its last renewal is fresh enough to act.
+    /// Returns whether its last renewal is fresh enough to act.
     pub(crate) fn is_fresh(&self, now_ms: u64) -> bool {
         let renewed = self.renewed_ms.filter(|_| !self.leaving);
         renewed.is_some_and(|at| now_ms.saturating_sub(at) < ACT_MS)
     }
 
-    /// The key as the watch shows it; none = deleted.
+    /// Handles the key as the watch shows it; none = deleted.
     pub(crate) fn seen(
         &mut self,
         now_ms: u64,
@@ -102,13 +102,13 @@ impl Lease {
         self.lose()
     }
 
-    /// The bucket is another one, or is read again.
+    /// Forgets the key because the bucket is another one or is read again.
     pub(crate) fn forget(&mut self, now_ms: u64) {
         (self.revision, self.taken, self.blind) = (Revision::NONE, true, true);
         self.changed_ms = now_ms;
     }
 
-    /// All keys were read: without this one the lease is free.
+    /// Handles that all keys were read: if the key was not among them, the lease is free.
     pub(crate) fn ready(&mut self, now_ms: u64) {
         self.blind = false;
         if self.revision == Revision::NONE {
@@ -123,7 +123,7 @@ impl Lease {
         }
     }
 
-    /// Whether a write of the key is due now.
+    /// Returns whether a write of the key is due now.
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         !self.leaving && !self.blind && self.writing.is_none() && now_ms >= self.due_ms()
     }
@@ -135,7 +135,7 @@ impl Lease {
         self.next_ms
     }
 
-    /// When it must be looked at.
+    /// Returns when it must be looked at next.
     pub(crate) fn next_ms(&self) -> u64 {
         if self.leaving || self.blind || self.writing.is_some() {
             return u64::MAX;
@@ -143,7 +143,7 @@ impl Lease {
         self.due_ms()
     }
 
-    /// The write is sent: what it says, and the revision that it replaces.
+    /// Begins a write. Returns its content and the revision that it replaces.
     pub(crate) fn write(&mut self, now_ms: u64, write: WriteId) -> (String, Revision) {
         self.writing = Some(Renewal {
             write,
@@ -153,8 +153,8 @@ impl Lease {
         (self.me.clone(), self.revision)
     }
 
-    /// A write has ended: with the key's new revision, or without (`refused` if another one came first). Says what
-    /// that means, and when the write was sent.
+    /// Handles the end of a write, with the key's new revision or without (`refused` if another write came first).
+    /// Returns what that means and when the write was sent.
     pub(crate) fn written(
         &mut self,
         now_ms: u64,
@@ -182,7 +182,7 @@ impl Lease {
         (change, renewal.sent_ms)
     }
 
-    /// Without an acknowledgement for the whole lease it is another's.
+    /// Gives up the lease if no renewal was acknowledged for its whole duration: it is another manager's by then.
     pub(crate) fn outlived(&mut self, now_ms: u64) -> LeaseChange {
         match self.renewed_ms {
             Some(at) if now_ms.saturating_sub(at) >= LEASE_MS => {
@@ -193,13 +193,13 @@ impl Lease {
         }
     }
 
-    /// Gives the lease back: the revision to replace with an empty holder, if it is held.
+    /// Gives the lease back. Returns the revision to replace with an empty holder, if the lease is held.
     pub(crate) fn leave(&mut self) -> Option<Revision> {
         self.leaving = true;
         self.renewed_ms.take().map(|_| self.revision)
     }
 
-    /// Takes part again.
+    /// Competes for the lease again.
     pub(crate) fn stay(&mut self) {
         self.leaving = false;
     }

@@ -1,15 +1,16 @@
-//! The manager: keeps apps running. It compares what is wanted, which is stored in a bucket of JetStream's key-value
-//! store, with what cells report, and sends start requests to auctioneers and stops to cells. A pure state machine
-//! over [`ManagerInput`] and [`ManagerOutput`], without clock, I/O or unseeded randomness; `shell` has these.
+//! The manager: keeps apps running. It compares the desired state, which is stored in a bucket of JetStream's key-value
+//! store, with what cells report, and sends start requests to auctioneers and stops to cells. It is a pure state
+//! machine over [`ManagerInput`] and [`ManagerOutput`], without clock, I/O or unseeded randomness; `shell` provides
+//! these.
 //!
 //! # Terms
 //!
 //! - An **app** has a uid for each creation, a version that grows with each change of what runs, and `instances` indices
 //!   from 0. What a user writes is [`AppDefinition`]; what is stored, and under which keys, is in `stored`.
-//! - A **wave** is one start request of one app for some of its indices. Its id names bucket, uid, version and number
-//!   ([`WaveId`]), cells report it with each instance, and so an instance shows whose it is. What has no such id, or
-//!   one of another bucket or of an unknown uid, is never touched.
-//! - The **lease** says which of several managers acts.
+//! - A **wave** is one start request for some indices of one app. Its id names bucket, uid, version and number
+//!   ([`WaveId`]). Cells report it with each instance, which shows whose instance it is. Instances without such an id,
+//!   or with one of another bucket or of an unknown uid, are never touched.
+//! - The **lease** decides which of several managers acts.
 //!
 //! # Parts
 //!
@@ -18,54 +19,56 @@
 //! | `definition`, `rules`, `differences` | what a user writes, what is wrong with it, what has changed |
 //! | `stored`, `ids` | what is stored, and the ids in it |
 //! | `io` | inputs and outputs |
-//! | `manager` | passes each input to its part, and does what is due |
-//! | `lease`, `office` | who acts |
+//! | `manager` | passes each input to the part it concerns, and does what is due |
+//! | `lease`, `office` | which manager acts |
+//! | `grants` | which of the auctioneers with `--single` accepts requests |
 //! | `bucket` | what the watch of the bucket shows |
-//! | `sightings`, `cells`, `clocks` | what cells say, and what their silence means |
+//! | `sightings`, `cells`, `clocks` | what cells report, and what their silence means |
 //! | `crashes` | what the end of an instance means |
 //! | `apps`, `instances`, `parts` | what is known |
 //! | `decide`, `look` | what is to be done for one app: reads only |
 //! | `converge` | carries that out, within the bounds |
 //! | `waves` | starts: stored, sent, repeated, answered |
-//! | `moves`, `relocation` | an instance to another cell, as an operator asks |
+//! | `moves`, `relocation` | moves an instance to another cell, as an operator asks |
 //! | `commands` | `put`, `scale`, `stop` and so on: compare-and-set of one value |
-//! | `status` | what is told about an app |
+//! | `status` | what is reported about an app |
 //! | `tasks` | stored requests: tasks, and starts that must not be lost |
 //! | `shell` | the I/O around all of it: NATS, the buckets in JetStream, requests |
 //!
 //! # When it acts
 //!
-//! Only while it holds the lease, sent the last acknowledged renewal less than 5 s ago, hears messages, knows the
-//! bucket, and meets no value of a newer format. At other times it looks: it takes note of everything, so that it can
+//! It acts only while it holds the lease, sent the last acknowledged renewal less than 5 s ago, hears messages, knows
+//! the bucket, and finds no value of a newer format. Otherwise it only observes: it records everything, so that it can
 //! take over.
 //!
-//! A cell is lost when nothing was heard of it for its ttl on two clocks: one passes only while messages arrive, the
-//! other only between acknowledged renewals of the lease. What a lost cell ran is `suspect`: it is replaced, and may
-//! still run. An instance is gone when its cell says so: by an event, by a complete list of a state in which it
-//! would have to be, or by a new incarnation. After an interruption, and when the lease was gained, silence proves
-//! nothing for one ttl: that is called settling.
+//! A cell is lost when nothing was heard of it for its ttl on two clocks: one advances only while messages arrive, the
+//! other only between acknowledged renewals of the lease. Instances of a lost cell are `suspect`: they are replaced,
+//! and may still run. An instance is gone when its cell says so: by an event, by a complete list of a state in which it
+//! would have to be, or by a new incarnation. After an interruption, and after the lease was gained, silence proves
+//! nothing for one ttl; this is called settling.
 //!
 //! # The order of decisions
 //!
-//! For an app for which something has changed, and for each app every 30 s:
+//! When something has changed for an app, and for each app every 30 s:
 //!
-//! 1. What was deleted or stopped by a user ends, and so do indices that a user scaled away.
-//! 2. Indices where nothing is get a wave: at once, or when the wait after a crash is over. While nothing of an app
-//!    is there and it crashes, only one index is tried.
+//! 1. What a user deleted or stopped ends, and so do indices that a user scaled away.
+//! 2. Indices where nothing is get a wave, at once or when the wait after a crash is over. While an app crashes and
+//!    nothing of it is there, only one index is tried.
 //! 3. The rollout takes a step.
-//! 4. What is on draining cells, or is to be moved, is replaced, then stopped.
+//! 4. Instances that are on draining cells or are to be moved are replaced, then stopped.
 //! 5. If nothing is missing and a ttl has passed since settling began, duplicates and indices that nobody asked to
 //!    stop end, a few at a time.
 //!
-//! Waves are begun for instances on draining cells first, then by the part of the app that is missing, then for what
-//! crashed, then for rollouts, then for moves. A wave is stored by compare-and-set before it is sent, so of two managers that both
-//! believe to act only one starts it; without an answer it is sent again, word for word, after the cells were asked.
+//! Waves are begun for instances on draining cells first, then by the share of the app that is missing, then for
+//! crashed instances, then for rollouts, then for moves. A wave is stored by compare-and-set before it is sent, so if
+//! two managers both believe they act, only one of them starts it. Without an answer it is sent again, word for word,
+//! after the cells were asked.
 //!
 //! # Cost
 //!
-//! Nothing walks over all instances: a report costs one look-up for each instance it lists, and an app is looked at when
-//! one of its instances changes, when something of it is due, and every 30 s. Large apps are looked at after a pause in
-//! proportion to their size.
+//! Nothing iterates over all instances: a report costs one look-up for each instance it lists, and an app is looked at
+//! when one of its instances changes, when something of it is due, and every 30 s. Looks at a large app are spaced by
+//! pauses in proportion to its size.
 
 mod apps;
 mod bucket;
@@ -79,6 +82,7 @@ mod decide;
 mod definition;
 mod differences;
 mod gone;
+mod grants;
 mod ids;
 mod instances;
 mod io;
@@ -106,6 +110,7 @@ pub use clocks::{ACT_MS, MAX_PAUSE_MS};
 pub use counters::ManagerCounters;
 pub use definition::{AppDefinition, MAX_DEFINITION};
 pub use differences::Differences;
+pub use grants::{GRANT_MS, GrantReply, Grants};
 pub use ids::{AppUid, BucketId, CommandKey, QuestionId, Revision, WaveId, WriteId};
 pub use io::{
     AppAnswer, AppCommand, CellHeard, ManagerInput, ManagerOutput, MoveAnswer, MoveOrder,

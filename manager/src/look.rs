@@ -1,4 +1,4 @@
-//! An app as it is decided about: each instance of an index with what matters of it.
+//! An app as decisions see it: each instance of an index with the properties that matter.
 
 use shared::{InstanceId, clock::millis};
 
@@ -13,15 +13,15 @@ use crate::{
     stored::RolloutPhase,
 };
 
-/// A stop that had no effect is sent again after this.
+/// A stop that had no effect is sent again after this time.
 pub(crate) const STOP_AGAIN_MS: u64 = 10_000;
 
-/// What a decision looks at beside the app.
+/// What a decision looks at besides the app.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'a> {
     pub(crate) now_ms: u64,
     pub(crate) moment: Moment,
-    /// What is not heard is not there.
+    /// Whether what is not heard can be taken as absent.
     pub(crate) settled: bool,
     pub(crate) period: u32,
     pub(crate) fleet: &'a Fleet,
@@ -40,29 +40,29 @@ pub(crate) struct Seen {
     /// It runs and may be used.
     pub(crate) up: bool,
     pub(crate) suspect: bool,
-    /// It is to be replaced on another cell: its own drains, or it is moved.
+    /// Whether it is to be replaced on another cell, because its own drains or because it is moved.
     pub(crate) draining: bool,
-    /// An operator moves it.
+    /// Whether an operator moves it.
     pub(crate) moving: bool,
-    /// Its cell's rep ends within a grace period.
+    /// Whether its cell's rep ends within a grace period.
     pub(crate) leaving: bool,
     pub(crate) stopping: bool,
-    /// Its cell has been here without a break for a ttl.
+    /// Whether its cell has been here without a break for a ttl.
     pub(crate) steady: bool,
 }
 
 impl Seen {
-    /// It occupies its index: no other is started because it is missing.
+    /// Returns whether it occupies its index: no other instance is started because this one is missing.
     pub(crate) fn is_present(&self) -> bool {
         !self.suspect
     }
 
-    /// It is to stay.
+    /// Returns whether it is to stay.
     pub(crate) fn is_kept(&self) -> bool {
         !self.suspect && !self.draining && !self.stopping
     }
 
-    /// Its cell has spoken of it.
+    /// Returns whether its cell has reported it.
     pub(crate) fn is_told(&self) -> bool {
         !matches!(self.life, Life::Asked | Life::Sent)
     }
@@ -71,7 +71,7 @@ impl Seen {
         self.life == Life::Running
     }
 
-    /// Whether it has been up for this long.
+    /// Returns whether it has been up for this long.
     pub(crate) fn is_healthy(&self, now_ms: u64, for_ms: u64) -> bool {
         self.up && now_ms >= self.since_ms + for_ms
     }
@@ -99,18 +99,18 @@ impl Scene<'_> {
         })
     }
 
-    /// The instances of an index.
+    /// Collects the instances of an index.
     pub(crate) fn at(&self, slot: &Slot, into: &mut Vec<Seen>) {
         into.clear();
         into.extend(slot.held.iter().filter_map(|id| self.seen(*id)));
     }
 
-    /// One instance.
+    /// Looks up one instance.
     pub(crate) fn one(&self, id: InstanceId) -> Option<Seen> {
         self.seen(id)
     }
 
-    /// Whether it is known that nothing runs at an index where nothing is heard.
+    /// Returns whether an index where nothing is heard is known to be free.
     pub(crate) fn is_free(&self, app: &App, slot: &Slot) -> bool {
         self.settled || app.new_in == self.period || slot.free_in == self.period
     }
@@ -119,7 +119,7 @@ impl Scene<'_> {
 /// What the definition and the rollout say about versions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Versions {
-    /// What is wanted.
+    /// The wanted version.
     pub(crate) target: u32,
     /// The version before; none for the first.
     pub(crate) before: Option<u32>,
@@ -154,7 +154,7 @@ impl Versions {
         }
     }
 
-    /// Whether an instance of this version is as wanted.
+    /// Returns whether an instance of this version is as wanted.
     pub(crate) fn conforms(&self, version: u32) -> bool {
         version == self.target || (self.reverted && self.before == Some(version))
     }
@@ -163,12 +163,12 @@ impl Versions {
         self.phase == Some(RolloutPhase::Failed)
     }
 
-    /// Whether a rollout from one version to another goes on.
+    /// Returns whether a rollout from one version to another is in progress.
     pub(crate) fn rolls(&self) -> bool {
         self.phase.is_none() && self.before.is_some()
     }
 
-    /// Which version an index gets that has nothing, and whether that is a step of the rollout.
+    /// Returns the version for an index that has no instance, and whether starting it is a step of the rollout.
     pub(crate) fn for_missing(&self, slot: &Slot, nothing_left: bool) -> (u32, bool) {
         let Some(before) = self.before else {
             return (self.target, false);
@@ -179,7 +179,7 @@ impl Versions {
             Some(RolloutPhase::Failed) if slot.version == self.target => (self.target, false),
             Some(RolloutPhase::Failed) => (before, false),
             None if nothing_left || slot.version == self.target => (self.target, false),
-            // the version before failed here: there is nothing to return to
+            // the version before failed here, so there is nothing to return to
             None if slot.rolling || slot.crashed_version == before => (self.target, true),
             None => (before, false),
         }

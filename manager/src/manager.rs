@@ -1,11 +1,11 @@
 //! The manager's state machine: passes every input to the part that it concerns, and does what is due.
 
-use shared::wire::{AppStatus, TaskStatus};
+use shared::wire::{AppStatus, GrantRequest, TaskStatus};
 
 use crate::{
     bucket, commands, converge,
     counters::ManagerCounters,
-    ids::{BucketId, WriteId},
+    ids::{BucketId, CommandKey, WriteId},
     io::{ManagerInput, ManagerOutput, TaskInput, WriteResult},
     office,
     parts::{ManagerSettings, Parts, Purpose},
@@ -23,7 +23,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A machine that knows nothing yet.
+    /// Creates a machine that knows nothing yet.
     pub fn new(settings: ManagerSettings) -> Self {
         Self {
             parts: Parts::new(settings),
@@ -41,7 +41,7 @@ impl Manager {
         use ManagerInput as Input;
         let parts = &mut self.parts;
         parts.now_ms = now_ms;
-        // what came from cells or from itself shows that messages flow
+        // a message from a cell or from this manager itself shows that messages flow
         let flows = matches!(
             input,
             Input::Cell(_) | Input::Listed { .. } | Input::Event(_) | Input::Echo
@@ -64,6 +64,11 @@ impl Manager {
             Input::Outcome { wave, answer } => waves::outcome(parts, wave, answer),
             Input::Command { to, app, command } => commands::take(parts, to, app, command),
             Input::Move { to, app, order } => relocation::take(parts, to, &app, order),
+            Input::Grant {
+                to,
+                auctioneer,
+                request,
+            } => grant(parts, to, &auctioneer, &request),
             Input::Interrupted => {
                 parts.clocks.interrupted();
                 parts.settle();
@@ -74,8 +79,8 @@ impl Manager {
         }
     }
 
-    /// Does what is due: the lease, commands, lost cells, waves, moves, decisions. Returns all outputs since the
-    /// last run.
+    /// Does what is due: the lease, commands, lost cells, waves, moves, decisions. Returns all outputs since the last
+    /// run.
     pub fn run(&mut self, now_ms: u64) -> Vec<ManagerOutput> {
         let parts = &mut self.parts;
         parts.now_ms = now_ms;
@@ -92,7 +97,7 @@ impl Manager {
         std::mem::take(&mut parts.out)
     }
 
-    /// When [`Manager::run`] must be called at the latest.
+    /// Returns the time by which [`Manager::run`] must be called.
     pub fn next_ms(&self) -> u64 {
         let parts = &self.parts;
         let waves = parts.waves.first().map_or(u64::MAX, |(at, ..)| *at);
@@ -101,7 +106,7 @@ impl Manager {
         } else {
             u64::MAX
         };
-        // it is not renewed while it is not known what is stored
+        // the lease is not renewed while the content of the bucket is unknown
         let lease = if parts.bucket.is_known() {
             parts.lease.next_ms()
         } else {
@@ -122,93 +127,111 @@ impl Manager {
         .max(parts.now_ms)
     }
 
-    /// Whether it holds the lease, and its last renewal is fresh.
+    /// Returns whether it holds the lease and its last renewal is fresh.
     pub fn is_acting(&self) -> bool {
         self.parts.may_act()
     }
 
-    /// Whether it knows what is stored. Without that it can answer nothing.
+    /// Returns whether it knows what is stored. Otherwise it can answer nothing.
     pub fn is_ready(&self) -> bool {
         self.parts.bucket.is_known()
     }
 
-    /// Whether something is stored in a newer format than it knows: then it does nothing.
+    /// Returns whether something is stored in a newer format than it knows: then it does nothing.
     pub fn meets_newer(&self) -> bool {
         !self.parts.bucket.newer.is_empty()
     }
 
-    /// The state of an app; none if it is not known.
+    /// Returns the state of an app; none if it is not known.
     pub fn status(&self, app: &str) -> Option<AppStatus> {
         let id = self.parts.apps.named(app)?;
         Some(status(self.parts.apps.get(id)?, &self.parts))
     }
 
-    /// What is stored of an app; none if it is not known.
+    /// Returns what is stored of an app; none if it is not known.
     pub fn record(&self, app: &str) -> Option<&AppRecord> {
         let id = self.parts.apps.named(app)?;
         Some(&self.parts.apps.get(id)?.record)
     }
 
-    /// The bucket's id, once it is known.
+    /// Returns the bucket's id, once it is known.
     pub fn bucket(&self) -> Option<BucketId> {
         self.parts.bucket.id
     }
 
-    /// How many instances of apps it knows.
+    /// Returns how many instances of apps it knows.
     pub fn instances(&self) -> usize {
         self.parts.fleet.len()
     }
 
-    /// How many apps it knows.
+    /// Returns how many apps it knows.
     pub fn count(&self) -> usize {
         self.parts.apps.count()
     }
 
-    /// The names after this one, in their order; all if none is given.
+    /// Returns the names after this one in order, or all names if none is given.
     pub fn apps_after<'a>(&'a self, name: Option<&str>) -> impl Iterator<Item = &'a str> + 'a {
         let ids = self.parts.apps.after(name);
         ids.filter_map(|id| Some(&*self.parts.apps.get(id)?.name))
     }
 
-    /// The names of all apps, in their order.
+    /// Returns the names of all apps in order.
     pub fn apps(&self) -> impl Iterator<Item = &str> + '_ {
         let ids = self.parts.apps.by_name();
         ids.filter_map(|id| Some(&*self.parts.apps.get(id)?.name))
     }
 
-    /// Instances of apps of this bucket that it does not know: they are left as they are.
+    /// Returns the number of instances of unknown apps of this bucket, which are left as they are.
     pub fn orphans(&self) -> u64 {
         self.parts.places.orphans()
     }
 
-    /// A stored request; none if it is not known.
+    /// Returns a stored request; none if it is not known.
     pub fn task(&self, id: &str) -> Option<TaskStatus> {
         self.parts.tasks.status(id)
     }
 
-    /// The ids and apps of the stored requests after this id, in their order; all after an empty one.
+    /// Returns the ids and apps of the stored requests after this id, in order; all of them after an empty id.
     pub fn tasks_after(&self, id: &str) -> impl Iterator<Item = (&str, &str)> {
         self.parts.tasks.after(id)
     }
 
-    /// How many stored requests it knows, how many of these are not over, and how many of these wait.
+    /// Returns how many stored requests it knows, how many of these have not ended, and how many of these wait.
     pub fn task_counts(&self) -> [usize; 3] {
         let tasks = &self.parts.tasks;
         [tasks.count(), tasks.open(), tasks.waiting()]
     }
 
-    /// About how many bytes of memory those take that are not over.
+    /// Returns roughly how many bytes of memory those take that have not ended.
     pub fn open_task_bytes(&self) -> usize {
         self.parts.tasks.open_bytes()
     }
 
-    /// The counters.
+    /// The auctioneer with `--single` that has the grant, and how often another one got it.
+    pub fn grants(&self) -> (Option<&str>, u64) {
+        let grants = &self.parts.grants;
+        let holder = grants.holder(self.parts.now_ms);
+        (holder.filter(|_| self.is_acting()), grants.changes())
+    }
+
+    /// Returns the counters.
     pub fn counters(&self) -> &ManagerCounters {
         &self.parts.counters
     }
 }
 
-/// Something about a stored request.
+/// An auctioneer asks for the grant. The one who acts answers, and nobody else.
+fn grant(parts: &mut Parts, to: CommandKey, auctioneer: &str, request: &GrantRequest) {
+    let acts = parts.may_act();
+    let mut ask = || {
+        let (now_ms, run) = (parts.now_ms, request.run.as_str());
+        parts.grants.ask(now_ms, auctioneer, run, request.ask)
+    };
+    let reply = acts.then(&mut ask);
+    parts.out.push(ManagerOutput::Granted { to, reply });
+}
+
+/// Handles an input about a stored request.
 fn task(parts: &mut Parts, input: TaskInput) {
     let key = match &input {
         TaskInput::Shown { id, .. } => Some(format!("task {id}")),
@@ -225,7 +248,7 @@ fn task(parts: &mut Parts, input: TaskInput) {
     }
 }
 
-/// Does what is due of stored requests.
+/// Does what is due for stored requests.
 fn run_tasks(parts: &mut Parts) {
     let answered_ms = if parts.tasks.is_asking() {
         parts.places.answered_ms()
@@ -245,7 +268,7 @@ fn run_tasks(parts: &mut Parts) {
     }
 }
 
-/// A write has ended.
+/// Handles the end of a write.
 fn written(parts: &mut Parts, write: WriteId, result: WriteResult) {
     let Some(purpose) = parts.writes.remove(&write) else {
         return;

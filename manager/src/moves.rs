@@ -1,4 +1,5 @@
-//! The moves that operators have asked for: those on their way, and how the last ones ended. `relocation` carries them out.
+//! The moves that operators have asked for: those in progress and how the last ones ended. `relocation` carries them
+//! out.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -9,12 +10,12 @@ use crate::{
     io::MoveAnswer,
 };
 
-/// Moves on their way at once.
+/// Maximum number of moves in progress.
 pub const MAX_MOVES: usize = 100;
-/// Ended moves that are remembered, the last ones.
+/// Number of ended moves that are remembered.
 const MAX_ENDED: usize = 1_000;
 
-/// A move on its way.
+/// A move in progress.
 #[derive(Debug)]
 pub(crate) struct Moving {
     pub(crate) id: String,
@@ -24,11 +25,11 @@ pub(crate) struct Moving {
     pub(crate) old: InstanceId,
     pub(crate) from: CellId,
     pub(crate) due_ms: u64,
-    /// The start of the new instance was sent.
+    /// Whether the start of the new instance was sent.
     pub(crate) sent: bool,
 }
 
-/// The moves on their way, and how the last ones ended.
+/// The moves in progress, and how the last ones ended.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     pub(crate) on_way: Vec<Moving>,
@@ -36,12 +37,12 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Whether this instance is to be replaced elsewhere.
+    /// Returns whether this instance is to be replaced elsewhere.
     pub(crate) fn is_leaving(&self, id: InstanceId) -> bool {
         self.on_way.iter().any(|moving| moving.old == id)
     }
 
-    /// Starts of these indices were sent.
+    /// Records that starts of these indices were sent.
     pub(crate) fn sent(&mut self, app: AppId, indices: &[u32]) {
         let of_app = self.on_way.iter_mut().filter(|moving| moving.app == app);
         for moving in of_app.filter(|moving| indices.contains(&moving.index)) {
@@ -49,12 +50,12 @@ impl Moves {
         }
     }
 
-    /// Another manager may have acted meanwhile: whoever asks again begins again.
+    /// Forgets all moves in progress, as another manager may have acted meanwhile: asking again begins a move anew.
     pub(crate) fn forget(&mut self) {
         self.on_way.clear();
     }
 
-    /// When the next one has taken too long.
+    /// Returns when the next move will have taken too long.
     pub(crate) fn next_ms(&self) -> u64 {
         let due = self.on_way.iter().map(|moving| moving.due_ms);
         due.min().unwrap_or(u64::MAX)

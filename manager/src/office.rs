@@ -1,4 +1,4 @@
-//! Being in office: the lease is gained, renewed, lost and given back.
+//! Holding the lease: it is gained, renewed, lost and given back.
 
 use shared::wire::to_bytes;
 
@@ -11,7 +11,7 @@ use crate::{
     waves,
 };
 
-/// Renews the lease or takes it, if that is due.
+/// Renews or takes the lease if that is due.
 pub(crate) fn due(parts: &mut Parts) {
     let now_ms = parts.now_ms;
     if parts.lease.outlived(now_ms) == LeaseChange::Lost {
@@ -35,7 +35,7 @@ pub(crate) fn due(parts: &mut Parts) {
     });
 }
 
-/// A write of the lease has ended.
+/// Handles the end of a write of the lease.
 pub(crate) fn written(parts: &mut Parts, write: WriteId, result: WriteResult) {
     let revision = match result {
         WriteResult::Written(revision) => Some(revision),
@@ -57,6 +57,7 @@ pub(crate) fn written(parts: &mut Parts, write: WriteId, result: WriteResult) {
 fn gained(parts: &mut Parts) {
     parts.settle();
     parts.moves.forget();
+    parts.grants.gained(parts.now_ms);
     let ids: Vec<AppId> = parts.apps.by_name().collect();
     for id in ids {
         waves::take_up(parts, id);

@@ -18,6 +18,7 @@ use crate::{
     clocks::{Clocks, Moment},
     counters::ManagerCounters,
     gone::Gone,
+    grants::Grants,
     ids::{AppId, AppUid, BucketId, CellId, CommandKey, QuestionId, Revision, WriteId},
     instances::{Fleet, Managed},
     io::{AppAnswer, AppCommand, ManagerOutput},
@@ -27,21 +28,21 @@ use crate::{
     tasks::Tasks,
 };
 
-/// How long the cells have to answer a question.
+/// How long cells have to answer a question.
 pub(crate) const ASK_MS: u64 = 2_000;
-/// Questions to all cells are at least this far apart.
+/// Minimum time between two questions to all cells.
 const ASK_PAUSE_MS: u64 = 1_000;
-/// How soon after a change what found no room is tried again.
+/// Delay after a change before what found no room is tried again.
 const ROOM_MS: u64 = 1_000;
-/// Questions whose time is remembered.
+/// Number of questions whose time is remembered.
 const QUESTIONS: usize = 64;
 
-/// What a manager is told when it starts.
+/// The settings of a manager.
 #[derive(Clone, Debug)]
 pub struct ManagerSettings {
-    /// This run of the manager, as the lease names it; no other run may have the same.
+    /// The name of this run of the manager in the lease; no other run may have the same.
     pub holder: String,
-    /// From which new ids follow.
+    /// The seed of new ids.
     pub seed: u64,
 }
 
@@ -52,37 +53,39 @@ pub(crate) struct Bucket {
     pub(crate) ready: bool,
     pub(crate) id: Option<BucketId>,
     pub(crate) meta_revision: Revision,
-    /// Its id was shown since the watch began.
+    /// The revision at which its id was deleted, if that was shown.
+    pub(crate) meta_deleted: Option<Revision>,
+    /// Whether its id was shown since the watch began.
     pub(crate) meta_shown: bool,
-    /// Its last restore by an import.
+    /// The id that marks its last restore by an import.
     pub(crate) restored: Option<BucketId>,
-    /// The id is being stored, or was told to be missing.
+    /// Whether the id is being stored, or was reported as missing.
     pub(crate) meta_busy: bool,
-    /// It is not stored before this.
+    /// The id is not stored before this time.
     pub(crate) meta_due_ms: u64,
-    /// What is shown of apps before they are: values come in the order of their revisions.
+    /// Values of apps that were shown before the apps themselves, as values come in the order of their revisions.
     pub(crate) early: BTreeMap<StoredKey, (Revision, Option<Bytes>)>,
-    /// Apps that were deleted, and the revision of that: a new one replaces it.
+    /// Deleted apps with the revision of the deletion, which a new record replaces.
     pub(crate) deleted: BTreeMap<Arc<str>, Revision>,
-    /// Deleted apps of which a cell may still have something.
+    /// Deleted apps of which a cell may still have instances.
     pub(crate) gone: Gone,
-    /// The highest revision that was seen.
+    /// The highest revision seen.
     pub(crate) highest: Revision,
-    /// Keys whose values are of a newer format. That a value has expired is not shown: while there are any, the watch
-    /// begins again now and then.
+    /// Keys whose values are of a newer format. Since the watch does not show that a value has expired, it is restarted
+    /// now and then while there are any.
     pub(crate) newer: BTreeSet<String>,
-    /// There were some when the watch was interrupted.
+    /// Whether there were any when the watch was interrupted.
     pub(crate) newer_before: bool,
 }
 
 impl Bucket {
-    /// Everything in it is known and can be read.
+    /// Returns whether everything in it is known and readable.
     pub(crate) fn is_known(&self) -> bool {
         self.ready && self.meta_shown && self.id.is_some() && self.newer.is_empty()
     }
 }
 
-/// What is done when a write has ended.
+/// What happens when a write has ended.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     Lease,
@@ -104,10 +107,10 @@ pub(crate) struct PendingCommand {
     pub(crate) app: String,
     pub(crate) command: AppCommand,
     pub(crate) tries: u32,
-    /// When it came.
+    /// When it arrived.
     pub(crate) since_ms: u64,
     pub(crate) due_ms: u64,
-    /// The answer if the write succeeds, and what goes into the history then.
+    /// The answer if the write succeeds, and the entry for the history in that case.
     pub(crate) done: Option<(AppAnswer, Option<PastVersion>)>,
 }
 
@@ -123,24 +126,25 @@ pub(crate) struct Parts {
     pub(crate) fleet: Fleet,
     pub(crate) tasks: Tasks,
     pub(crate) moves: Moves,
+    pub(crate) grants: Grants,
     pub(crate) random: SplitMix64,
     pub(crate) writes: FastMap<WriteId, Purpose>,
     pub(crate) commands: Vec<PendingCommand>,
-    /// Waves to look at, by time.
+    /// Waves to look at, ordered by time.
     pub(crate) waves: BTreeSet<(u64, AppId, u32)>,
-    /// Indices in open waves.
+    /// Number of indices in open waves.
     pub(crate) outstanding: usize,
     /// Apps with indices that wait for room.
     pub(crate) no_room: BTreeSet<AppId>,
-    /// When they are tried again, because there is more room.
+    /// When they are tried again because there is more room.
     pub(crate) room_ms: u64,
     pub(crate) brake: Brake,
-    /// The period of settling, and where it began.
+    /// The settling period, and when it began.
     pub(crate) period: u32,
     pub(crate) settling: Option<Moment>,
     pub(crate) counters: ManagerCounters,
     pub(crate) out: Vec<ManagerOutput>,
-    /// When the leases of cells are looked at next.
+    /// When the leases of cells are next looked at.
     pub(crate) next_look_ms: u64,
     asked: Vec<(QuestionId, u64)>,
     ask_ms: Option<u64>,
@@ -159,6 +163,7 @@ impl Parts {
             fleet: Fleet::default(),
             tasks: Tasks::default(),
             moves: Moves::default(),
+            grants: Grants::default(),
             random: SplitMix64::new(settings.seed),
             writes: FastMap::default(),
             commands: Vec::new(),
@@ -178,14 +183,14 @@ impl Parts {
         }
     }
 
-    /// Whether anything may be started or stopped: the lease is fresh, messages flow, and the bucket is known.
+    /// Returns whether anything may be started or stopped: the lease is fresh, messages flow, and the bucket is known.
     pub(crate) fn may_act(&self) -> bool {
         self.lease.is_fresh(self.now_ms)
             && self.clocks.is_heard(self.now_ms)
             && self.bucket.is_known()
     }
 
-    /// What is not heard may run all the same: nothing is concluded from silence for one ttl.
+    /// Begins settling: instances that are not heard may still run, so nothing is concluded from silence for one ttl.
     pub(crate) fn settle(&mut self) {
         self.period += 1;
         self.tasks.settle(self.now_ms);
@@ -218,13 +223,13 @@ impl Parts {
         write
     }
 
-    /// The cells are to be asked for their instances.
+    /// Schedules a question to the cells for their instances.
     pub(crate) fn ask(&mut self) {
         let last = self.asked.last().map_or(0, |(_, at)| at + ASK_PAUSE_MS);
         self.ask_ms.get_or_insert(last.max(self.now_ms));
     }
 
-    /// When the cells are asked next.
+    /// Returns when the cells are next asked.
     pub(crate) fn next_ask_ms(&self) -> u64 {
         self.ask_ms.unwrap_or(u64::MAX)
     }
@@ -243,7 +248,7 @@ impl Parts {
         self.out.push(ManagerOutput::Ask { question });
     }
 
-    /// When a question was asked.
+    /// Returns when a question was asked.
     pub(crate) fn asked_ms(&self, question: QuestionId) -> Option<u64> {
         let found = self.asked.iter().find(|(id, _)| *id == question);
         found.map(|(_, at)| *at)
@@ -253,7 +258,7 @@ impl Parts {
         self.out.push(ManagerOutput::Event(Box::new(event)));
     }
 
-    /// An event about an app.
+    /// Publishes an event about an app.
     pub(crate) fn tell_app(&mut self, kind: &str, app: &str, index: Option<u32>, why: String) {
         let mut event = Event::app(kind, app);
         event.indices = index.map(|index| index.to_string());
@@ -266,7 +271,7 @@ impl Parts {
         self.out.push(ManagerOutput::Reply { to, answer });
     }
 
-    /// There may be more room than before.
+    /// Notes that there may be more room than before.
     pub(crate) fn room(&mut self) {
         self.tasks.room(self.now_ms);
         if !self.no_room.is_empty() {
@@ -299,7 +304,7 @@ impl Parts {
         }
     }
 
-    /// Enters an instance of a known app.
+    /// Adds an instance of a known app.
     pub(crate) fn enter(&mut self, id: InstanceId, instance: Managed) {
         if let Some(app) = self.apps.get_mut(instance.app) {
             if instance.uid == app.record.uid {
@@ -316,7 +321,7 @@ impl Parts {
         self.fleet.insert(id, instance);
     }
 
-    /// A message of a cell came. None if there are too many cells.
+    /// Records that a message of a cell arrived. Returns none if there are too many cells.
     pub(crate) fn hear(&mut self, cell: &str) -> Option<CellId> {
         let now = self.clocks.moment();
         let Some(id) = self.places.find(cell, now) else {
@@ -324,14 +329,14 @@ impl Parts {
             return None;
         };
         if self.places.heard(id, now) {
-            // what it still runs decides what happens to the replacements
+            // what it still runs determines what happens to the replacements
             self.ask();
             self.room();
         }
         Some(id)
     }
 
-    /// An auctioneer has sent something to a cell. One that is here has to be heard itself.
+    /// Records that an auctioneer has sent something to a cell. A cell that is here stays so only by its own messages.
     pub(crate) fn hear_of(&mut self, cell: &str) -> Option<CellId> {
         if self.places.is_here(cell) {
             return self.places.find(cell, self.clocks.moment());
@@ -339,7 +344,7 @@ impl Parts {
         self.hear(cell)
     }
 
-    /// Says where an instance is.
+    /// Records on which cell an instance is.
     pub(crate) fn put_on(&mut self, id: InstanceId, cell: CellId) {
         let Some(instance) = self.fleet.get_mut(&id) else {
             return;
@@ -354,7 +359,7 @@ impl Parts {
         self.places.get_mut(cell).instances.insert(id);
     }
 
-    /// Forgets an instance that is gone.
+    /// Removes an instance that is gone.
     pub(crate) fn leave(&mut self, id: &InstanceId) -> Option<Managed> {
         let instance = self.fleet.remove(id)?;
         if let Some(cell) = instance.cell {
@@ -375,5 +380,5 @@ impl Parts {
     }
 }
 
-/// Instances in one stop: about 40 bytes each.
+/// Maximum number of instances in one stop, at about 40 bytes each.
 const MAX_STOPS: usize = 10_000;

@@ -1,8 +1,9 @@
-//! Moves that an operator asks for: an instance is started elsewhere, and the old one is stopped when the new one is healthy,
-//! as on a draining cell (`decide::draining`). If that fails the old one stays, and the new one ends as a duplicate.
+//! Moves that an operator asks for: an instance is started elsewhere, and the old one is stopped once the new one is
+//! healthy, as on a draining cell (`decide::draining`). If the move fails, the old instance stays and the new one ends
+//! as a duplicate.
 //!
-//! Nothing of a move is stored: a manager that takes over begins it again when it is asked for it again, and finds the new
-//! instance if there is one.
+//! Moves are not stored: a manager that takes over begins the move again when it is asked for it again, and finds the
+//! new instance if there is one.
 
 use std::sync::Arc;
 
@@ -23,10 +24,12 @@ use crate::{
     stored::RolloutPhase,
 };
 
-/// How long a move of an app may take whose `update.deadline` is 0.
+/// How long a move may take if the app's `update.deadline` is 0.
 const DEADLINE_MS: u64 = 600_000;
+/// Pause between two looks at a move whose deadline is over.
+const LOOK_AGAIN_MS: u64 = 1_000;
 
-/// A move is asked for, or how far it is: whoever asks repeats the question until it has ended.
+/// Handles a move order or a question about its state: the client repeats it until the move has ended.
 pub(crate) fn take(parts: &mut Parts, to: CommandKey, app: &str, order: MoveOrder) {
     let answer = answer(parts, app, order);
     parts.out.push(ManagerOutput::Moved { to, answer });
@@ -85,7 +88,7 @@ fn conflict(app: &str, index: u32, why: &str) -> WireError {
     WireError::new(code::CONFLICT, format!("index {index} of {app} {why}"))
 }
 
-/// What says nothing against a move: the app runs as it is wanted.
+/// Checks that an index can be moved: the app must run as wanted.
 fn check(app: &App, index: u32) -> Result<(), WireError> {
     let record = &app.record;
     if record.deleted {
@@ -108,9 +111,9 @@ fn check(app: &App, index: u32) -> Result<(), WireError> {
     }
 }
 
-/// Where an index is.
+/// The place of an index.
 enum Place {
-    /// Where it is to be moved from.
+    /// It is where it is to be moved from.
     There(InstanceId, CellId),
     /// It runs on another cell.
     Elsewhere(Arc<str>),
@@ -137,21 +140,28 @@ fn place(parts: &Parts, app: &App, order: &MoveOrder) -> Result<Place, WireError
     elsewhere.map(Place::Elsewhere).ok_or_else(none)
 }
 
-/// Looks how far the moves are. Before the apps are decided about: what has failed is not replaced again.
+/// Checks the state of the moves. This comes before the apps are decided about, so that a failed move is not tried
+/// again.
 pub(crate) fn look(parts: &mut Parts) {
     if parts.moves.on_way.is_empty() || !parts.may_act() {
         return;
     }
     let all = std::mem::take(&mut parts.moves.on_way);
-    for moving in all {
+    for mut moving in all {
         match end_of(parts, &moving) {
-            None => parts.moves.on_way.push(moving),
+            None => {
+                // past its deadline only the end of the old instance is waited for
+                if parts.now_ms >= moving.due_ms {
+                    moving.due_ms = parts.now_ms + LOOK_AGAIN_MS;
+                }
+                parts.moves.on_way.push(moving);
+            }
             Some(answer) => end(parts, moving, answer),
         }
     }
 }
 
-/// How a move has ended; none while it goes on.
+/// Returns how a move has ended; none while it is in progress.
 fn end_of(parts: &Parts, moving: &Moving) -> Option<MoveAnswer> {
     let app = parts.apps.get(moving.app);
     let app = app.filter(|app| app.record.uid == moving.uid);
@@ -190,7 +200,7 @@ fn end_of(parts: &Parts, moving: &Moving) -> Option<MoveAnswer> {
     None
 }
 
-/// Why there is no new instance although one was asked for.
+/// Explains why there is no new instance although one was asked for.
 fn why_not(app: &App, index: u32) -> String {
     let slot = &app.slots[index as usize];
     match &app.unplaced {
@@ -208,7 +218,7 @@ fn end(parts: &mut Parts, moving: Moving, answer: MoveAnswer) {
         && app.record.uid == moving.uid
         && app.slot_mut(moving.index).no_room
     {
-        // nothing is missing: a start that is needed later waits for nothing
+        // nothing is missing, so a start that is needed later must not be delayed
         let slot = app.slot_mut(moving.index);
         (slot.no_room, slot.due_ms) = (false, 0);
         app.unplaced = None;

@@ -1,5 +1,5 @@
-//! What an app's definition says beside the request: crashes and updates. Each has a default, and is
-//! written only where it differs.
+//! The rules in an app's definition besides the request: crashes and updates. Each has a default and is written only
+//! where it differs.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ const fn seconds(s: u64) -> Span {
     Span(Duration::from_secs(s))
 }
 
-/// The longest duration of any rule.
+/// The longest duration that a rule may have.
 const MOST: Span = seconds(7 * 24 * 3_600);
 
-/// When an index that crashed for good on its cell is started again. By default as in Diego.
+/// When an index is started again after it crashed for good on its cell. The defaults are those of Diego.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CrashPolicy {
-    /// This many crashes are followed by a start at once.
+    /// This many crashes are followed by an immediate start.
     pub immediate: u32,
-    /// The wait after the next one; it doubles with each crash …
+    /// The wait after the next crash; it doubles with each further one …
     pub wait: Span,
     /// … up to this.
     pub max_wait: Span,
     /// After this many crashes the index is given up; 0 = never.
     pub give_up: u32,
-    /// An instance that ran for longer is counted from 1 again.
+    /// After an instance that ran for longer than this, counting begins again at 1.
     pub reset: Span,
 }
 
@@ -43,7 +43,7 @@ impl Default for CrashPolicy {
 }
 
 impl CrashPolicy {
-    /// The count after a crash of an instance that had run for `ran_ms`.
+    /// Returns the count after a crash of an instance that had run for `ran_ms`.
     pub(crate) fn count(&self, before: u32, ran_ms: u64) -> u32 {
         if ran_ms > millis(self.reset.0) {
             return 1;
@@ -51,7 +51,7 @@ impl CrashPolicy {
         before.saturating_add(1)
     }
 
-    /// Milliseconds until the next start after this many crashes; none when the index is given up.
+    /// Returns the milliseconds until the next start after this many crashes; none if the index is given up.
     pub(crate) fn wait_ms(&self, count: u32) -> Option<u64> {
         if self.give_up > 0 && count >= self.give_up {
             return None;
@@ -72,14 +72,14 @@ impl CrashPolicy {
     }
 }
 
-/// Which of an index's two instances is there first when it gets a new version or leaves a cell.
+/// Which of the two instances of an index comes first when it gets a new version or leaves a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UpdateOrder {
-    /// The new one runs before the old one is stopped.
+    /// The new one is up before the old one is stopped.
     #[default]
     StartFirst,
-    /// The old one is stopped first: for full clusters, and for what cannot run twice.
+    /// The old one is stopped first: for full clusters, and for apps that cannot run twice.
     StopFirst,
 }
 
@@ -87,15 +87,15 @@ pub enum UpdateOrder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpdateRules {
-    /// Indices that are being replaced at once.
+    /// Maximum number of indices that are replaced at once.
     pub max_in_flight: u32,
     /// How long a new instance must have run before the old one is stopped.
     pub min_healthy: Span,
-    /// Without progress for this long the rollout has failed; 0 = no deadline.
+    /// After this long without progress the rollout has failed; 0 = no deadline.
     pub deadline: Span,
-    /// What comes first.
+    /// Which instance comes first.
     pub order: UpdateOrder,
-    /// A failed rollout returns to the version before, once.
+    /// Whether a failed rollout returns to the version before, once.
     pub auto_revert: bool,
 }
 
@@ -119,7 +119,7 @@ impl UpdateRules {
     }
 }
 
-/// Accepts a number of indices that may be replaced at once.
+/// Checks a number of indices that may be replaced at once.
 pub(crate) fn check_in_flight(field: &str, count: u32) -> Result<(), Invalid> {
     if (1..=placement::MAX_INSTANCES).contains(&count) {
         return Ok(());
@@ -128,7 +128,7 @@ pub(crate) fn check_in_flight(field: &str, count: u32) -> Result<(), Invalid> {
     Err(Invalid::new(field, count, expected))
 }
 
-/// Rejects rules that contradict themselves or are absurd.
+/// Rejects contradictory or absurd rules.
 pub(crate) fn check_rules(crash: &CrashPolicy, update: &UpdateRules) -> Result<(), Invalid> {
     crash.check()?;
     update.check()

@@ -1,4 +1,4 @@
-//! What cells say: advertisements, lists of instances, events. And what it means when they say nothing.
+//! Messages of cells: advertisements, lists of instances and events; and what their silence means.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::{
 /// How often the leases of cells are looked at.
 const LOOK_MS: u64 = 500;
 
-/// A cell advertises.
+/// Handles an advertisement of a cell.
 pub(crate) fn advertised(parts: &mut Parts, heard_cell: &CellHeard) {
     let now = parts.clocks.moment();
     let Some(id) = parts.places.find(&heard_cell.cell, now) else {
         parts.counters.dropped_cells += 1;
         return;
     };
-    // first: the withdrawal of an earlier incarnation must not remove the present one
+    // checked first: the withdrawal of an earlier incarnation must not remove the present one
     if !meets(parts, id, heard_cell.incarnation) {
         return;
     }
@@ -55,8 +55,8 @@ pub(crate) fn advertised(parts: &mut Parts, heard_cell: &CellHeard) {
     }
 }
 
-/// Whether a message of this incarnation of a cell counts. If it is a new one, nothing is left of what
-/// ran before.
+/// Returns whether a message of this incarnation of a cell counts. If the incarnation is new, all that ran before is
+/// gone.
 fn meets(parts: &mut Parts, id: CellId, incarnation: shared::Incarnation) -> bool {
     let now = parts.clocks.moment();
     let (counts, renewed) = parts.places.get_mut(id).meets(incarnation, now);
@@ -66,7 +66,7 @@ fn meets(parts: &mut Parts, id: CellId, incarnation: shared::Incarnation) -> boo
     if renewed {
         let mut gone = instances_of(parts, id);
         parts.tasks.cell_renewed();
-        // what it was sent and has not spoken of may be the new one's
+        // instances that were sent to the cell and that it has never reported may belong to the new incarnation
         gone.retain(|id| parts.fleet.get(id).is_some_and(Managed::is_heard));
         for instance in gone {
             parts.leave(&instance);
@@ -77,7 +77,7 @@ fn meets(parts: &mut Parts, id: CellId, incarnation: shared::Incarnation) -> boo
     counts
 }
 
-/// The instances of a cell, in an order that does not depend on chance.
+/// Returns the instances of a cell in a deterministic order.
 fn instances_of(parts: &Parts, id: CellId) -> Vec<InstanceId> {
     let mut all: Vec<InstanceId> = parts.places.get(id).instances.iter().copied().collect();
     all.sort_unstable();
@@ -92,7 +92,7 @@ fn touch_apps_of(parts: &mut Parts, id: CellId) {
     }
 }
 
-/// It withdrew. Drained, it has nothing left; else its instances are ending.
+/// Handles the withdrawal of a cell. If it was drained it has nothing left; otherwise its instances are ending.
 fn left(parts: &mut Parts, id: CellId) {
     let drained = parts.places.get(id).draining;
     let now = parts.clocks.moment();
@@ -108,7 +108,7 @@ fn left(parts: &mut Parts, id: CellId) {
     }
 }
 
-/// What a lost cell ran may still run, and is replaced.
+/// Handles the loss of a cell: its instances may still run, and are replaced.
 fn lost(parts: &mut Parts, id: CellId) {
     let now_ms = parts.now_ms;
     for instance in instances_of(parts, id) {
@@ -119,7 +119,7 @@ fn lost(parts: &mut Parts, id: CellId) {
     }
 }
 
-/// Looks at the leases of cells. Only who holds the lease concludes anything from silence.
+/// Looks at the leases of cells. Only the holder of the lease concludes anything from silence.
 pub(crate) fn look(parts: &mut Parts) {
     if parts.now_ms < parts.next_look_ms {
         return;
@@ -153,7 +153,7 @@ pub(crate) fn look(parts: &mut Parts) {
     parts.apps.sweep(parts.now_ms);
 }
 
-/// One message of a list of instances.
+/// Handles one message of a list of instances.
 pub(crate) fn listed(parts: &mut Parts, question: Option<QuestionId>, list: &InstancesAnswer) {
     let now = parts.clocks.moment();
     let Some(id) = parts.places.find(&list.cell, now) else {
@@ -186,7 +186,7 @@ pub(crate) fn listed(parts: &mut Parts, question: Option<QuestionId>, list: &Ins
     }
 }
 
-/// What was known on a cell and is not in its complete list.
+/// Handles instances that were known on a cell and are missing from its complete list.
 fn unlisted(parts: &mut Parts, id: CellId, (seq, serial): (u64, u32), asked_ms: Option<u64>) {
     let mut gone = Vec::new();
     let mut doubtful = false;
@@ -246,7 +246,7 @@ fn one_listed(parts: &mut Parts, cell: CellId, (seq, serial): (u64, u32), listed
         return;
     };
     let Some(life) = life else {
-        // it was stopped if its end says so; else its event was missed
+        // either its end says that it was stopped, or its event was missed
         let crashed = listed.ended.as_deref() != Some("stopped");
         let ran = known.life == Life::Running;
         let ran_ms = if ran {
@@ -259,6 +259,11 @@ fn one_listed(parts: &mut Parts, cell: CellId, (seq, serial): (u64, u32), listed
     };
     known.was_there(seq);
     known.list = serial;
+    let is_here = known.cell == Some(cell) && !known.suspect;
+    if is_here && known.is_past(listed.restarts, life) {
+        return;
+    }
+    known.restarts = listed.restarts;
     let unready = listed.ready == Some(false);
     let becomes_ready = known.life == life && known.unready && !unready;
     let since_ms = if becomes_ready {
@@ -276,8 +281,8 @@ fn one_listed(parts: &mut Parts, cell: CellId, (seq, serial): (u64, u32), listed
     }
 }
 
-/// An instance that this manager has not started: of a wave of an earlier one, or its state was lost. False
-/// if it is not of this bucket.
+/// Adopts an instance that this manager has not started: it belongs to a wave of an earlier manager, or its state was
+/// lost. Returns false if it is not of this bucket.
 fn adopt(parts: &mut Parts, cell: CellId, listed: &Instance, life: Life) -> bool {
     let wave = listed.request.as_ref();
     let Some(wave) = wave.and_then(|id| WaveId::parse(id.as_str())) else {
@@ -294,7 +299,7 @@ fn adopt(parts: &mut Parts, cell: CellId, listed: &Instance, life: Life) -> bool
         return false;
     };
     let own = instance_id(&wave.to_string(), &record.name, Kind::Lrp, listed.index);
-    // anybody may start something under such an id: only an instance id that follows from it shows a wave
+    // anybody may start something under such an id; only an instance id that follows from it proves a wave
     if own != listed.instance || listed.index >= placement::MAX_INSTANCES {
         parts.counters.dropped_false_ids += 1;
         return false;
@@ -302,7 +307,7 @@ fn adopt(parts: &mut Parts, cell: CellId, listed: &Instance, life: Life) -> bool
     let (stored, present) = (record.record.version, record.record.uid == wave.uid);
     let numbers = (listed.index, wave.version, wave.wave);
     let mut instance = Managed::asked(app, wave.uid, numbers, parts.now_ms);
-    (instance.cell, instance.life) = (Some(cell), life);
+    (instance.cell, instance.life, instance.restarts) = (Some(cell), life, listed.restarts);
     instance.unready = listed.ready == Some(false);
     instance.since_ms = parts.now_ms.saturating_sub(listed.age_ms);
     parts.enter(listed.instance, instance);
@@ -312,7 +317,8 @@ fn adopt(parts: &mut Parts, cell: CellId, listed: &Instance, life: Life) -> bool
     true
 }
 
-/// A newer version runs than is known to be stored. While the bucket is read again, what is stored is not known.
+/// Handles that a newer version runs than is known to be stored. While the bucket is being read, what is stored is
+/// unknown.
 fn newer_runs(parts: &mut Parts, id: AppId, version: u32) {
     if parts.bucket.ready {
         return bucket::went_back(parts, id, version);
@@ -322,7 +328,7 @@ fn newer_runs(parts: &mut Parts, id: AppId, version: u32) {
     }
 }
 
-/// An event of a cell.
+/// Handles an event of a cell.
 pub(crate) fn told(parts: &mut Parts, event: &Event) {
     let Some(cell) = event.app.as_ref().and(event.cell.as_deref()) else {
         return draining(parts, event);
@@ -331,11 +337,11 @@ pub(crate) fn told(parts: &mut Parts, event: &Event) {
         parts.counters.dropped_cells += 1;
         return;
     };
-    // what it says of an instance that is thought lost is taken before the cell counts as back
+    // handled before the cell counts as back, as the event may be about an instance that is thought lost
     for one in &event.instances {
         let ends = [kind::STOPPED, kind::EXITED, kind::CRASHED];
         if ends.contains(&event.kind.as_str()) {
-            // whoever started it
+            // room is free, whoever started the instance
             parts.tasks.room(parts.now_ms);
         }
         let Some(id) = one.instance else {
@@ -345,12 +351,13 @@ pub(crate) fn told(parts: &mut Parts, event: &Event) {
             ran_ms: one.ran.map_or(0, |ran| millis(ran.0)),
             how: one.ended.as_deref(),
         };
+        let attempt = (id, one.restarts.unwrap_or(0));
         match event.kind.as_str() {
-            kind::RUNNING => alive(parts, id, on, Life::Running),
-            kind::READY => readiness(parts, id, on, true),
-            kind::NOT_READY => readiness(parts, id, on, false),
-            kind::RESTARTED => alive(parts, id, on, Life::Starting),
-            kind::CRASHED if !one.is_final => alive(parts, id, on, Life::Restarting),
+            kind::RUNNING => alive(parts, attempt, on, Life::Running),
+            kind::READY => readiness(parts, attempt, on, true),
+            kind::NOT_READY => readiness(parts, attempt, on, false),
+            kind::RESTARTED => alive(parts, attempt, on, Life::Starting),
+            kind::CRASHED if !one.is_final => alive(parts, attempt, on, Life::Restarting),
             kind::STOPPED => ended(parts, id, None),
             kind::EXITED | kind::CRASHED if one.is_final => ended(parts, id, Some(crash)),
             _ => {}
@@ -372,13 +379,19 @@ fn draining(parts: &mut Parts, event: &Event) {
     }
 }
 
-fn alive(parts: &mut Parts, id: InstanceId, cell: CellId, life: Life) {
+/// Handles that an instance, in the attempt after this many restarts, is in this state.
+fn alive(parts: &mut Parts, (id, restarts): (InstanceId, u32), cell: CellId, life: Life) {
     let now_ms = parts.now_ms;
     let Some(known) = parts.fleet.get_mut(&id) else {
         return;
     };
-    // of a lost cell only a list counts: an event may be an old one
-    if known.suspect || known.life == life {
+    // for a lost cell only lists count, as an event may be an old one
+    if known.suspect || known.is_past(restarts, life) {
+        return;
+    }
+    let is_new = (known.life, known.restarts) != (life, restarts);
+    known.restarts = restarts;
+    if !is_new {
         return;
     }
     let template = parts.apps.get(known.app);
@@ -388,21 +401,21 @@ fn alive(parts: &mut Parts, id: InstanceId, cell: CellId, life: Life) {
     known.unready = life == Life::Running && has_check;
     parts.apps.touch(known.app);
     if known.cell.is_none() {
-        // the auctioneer's answer may come later, or never: without a cell its end would not be noticed
+        // the auctioneer's answer may come later or never; without a cell, the instance's end would go unnoticed
         known.doubt_ms = now_ms;
         parts.put_on(id, cell);
     }
 }
 
-/// A running instance is ready, or is not any more.
-fn readiness(parts: &mut Parts, id: InstanceId, cell: CellId, ready: bool) {
-    let life = parts.fleet.get(&id).map(|known| known.life);
-    if matches!(life, None | Some(Life::Restarting | Life::Stopping)) {
+/// Handles that a running instance has become ready or is no longer ready.
+fn readiness(parts: &mut Parts, (id, restarts): (InstanceId, u32), cell: CellId, ready: bool) {
+    let known = parts.fleet.get(&id);
+    if known.is_none_or(|known| known.is_past(restarts, Life::Running)) {
         return;
     }
     if ready {
-        // the event that it runs may come after this one
-        alive(parts, id, cell, Life::Running);
+        // the event that it runs may arrive after this one
+        alive(parts, (id, restarts), cell, Life::Running);
     }
     let now_ms = parts.now_ms;
     let Some(known) = parts.fleet.get_mut(&id) else {

@@ -1,4 +1,4 @@
-//! What is told about an app. The environment and the command of its instances are not in it.
+//! What is reported about an app. It does not include the environment and the command of its instances.
 
 use shared::wire::{AppStatus, Rollout, format_indices};
 
@@ -9,10 +9,10 @@ use crate::{
     stored::RolloutPhase,
 };
 
-/// Indices that a reason names, at most.
+/// Maximum number of indices named in a reason.
 const NAMED: usize = 20;
 
-/// The status of an app.
+/// Returns the status of an app.
 pub(crate) fn status(app: &App, parts: &Parts) -> AppStatus {
     let record = &app.record;
     let ends = record.stopped || record.deleted;
@@ -69,7 +69,7 @@ fn count(slot: &Slot, parts: &Parts, status: &mut AppStatus) {
     }
 }
 
-/// The most important reason why not all that is wanted runs in the wanted version.
+/// Returns the most important reason why not everything wanted runs in the wanted version.
 fn why(app: &App, status: &AppStatus, parts: &Parts) -> Option<String> {
     if app.unreadable {
         return Some("its stored value cannot be read: put it again".into());
@@ -117,12 +117,12 @@ fn why(app: &App, status: &AppStatus, parts: &Parts) -> Option<String> {
     unready.map(|indices| format!("index {indices} runs and is not ready"))
 }
 
-/// The first indices of this kind where nothing is.
+/// Lists the first matching indices where nothing is.
 fn empty(app: &App, which: impl Fn(&Slot) -> bool) -> String {
     named(app, |slot| slot.held.is_empty() && which(slot)).unwrap_or_default()
 }
 
-/// The first indices of this kind; none if there is none.
+/// Lists the first matching indices; none if there are none.
 fn named(app: &App, which: impl Fn(&Slot) -> bool) -> Option<String> {
     let slots = (0..).zip(&app.slots);
     let found = slots.filter(|(_, slot)| which(slot));

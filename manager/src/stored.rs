@@ -1,17 +1,17 @@
-//! What is kept in the bucket: plain data, each value with the number of its format.
+//! The content of the bucket: plain data, each value with the number of its format.
 //!
 //! | key | value | written by |
 //! |---|---|---|
 //! | `meta` | [`MetaRecord`]: the bucket's id | the first manager, once |
-//! | `lease` | [`LeaseRecord`]: who converges | managers; a bucket of its own with history 1 is enough |
+//! | `lease` | [`LeaseRecord`]: who acts | managers; a bucket of its own with history 1 is enough |
 //! | `app.<name>` | [`AppRecord`]: what is wanted | commands |
 //! | `state.<uid>` | [`StateRecord`]: waves and crash counts | the lease holder, before each start |
 //! | `rollout.<uid>` | [`RolloutRecord`]: how the last rollout ended | the lease holder |
 //! | `hist.<uid>.<version>` | [`HistoryRecord`]: a template that was wanted | commands |
 //! | `gone.<uid>` | [`GoneRecord`]: an app that was deleted | the lease holder |
 //!
-//! Every write but those of `hist` and `gone` names the revision that it replaces. All of `state` and `rollout` may be lost: that
-//! costs one ttl of waiting and a new wave, and nothing is stopped for it.
+//! Every write except those of `hist` and `gone` names the revision that it replaces. All of `state` and `rollout` may
+//! be lost: that costs one ttl of waiting and a new wave, but stops nothing.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
@@ -24,19 +24,19 @@ use crate::{
     ids::{AppUid, BucketId},
 };
 
-/// The format of every value that this program writes. A manager that meets a value of a newer format gives
-/// the lease back, looks, and does nothing.
+/// The format of every value that this program writes. A manager that finds a value of a newer format gives the lease
+/// back and only observes.
 pub const FORMAT: u32 = 1;
 
-/// Crash counts that are stored for an app; further ones are only in memory.
+/// Maximum number of crash counts stored for an app; further ones are only in memory.
 pub const MAX_STORED_CRASHES: usize = 20_000;
-/// Former creations of an app whose instances are still stopped.
+/// Maximum number of former creations of an app whose instances are still stopped.
 pub const MAX_FORMER: usize = 8;
 
-/// Deleted apps that are remembered: of these a cell that returns has its instances stopped.
+/// Maximum number of deleted apps that are remembered. Instances of these are stopped on a cell that returns.
 pub const MAX_GONE: usize = 1_000;
 
-/// Versions of an app in its history.
+/// Number of versions of an app in its history.
 pub const HISTORY: u32 = 10;
 
 /// A key of the bucket.
@@ -44,7 +44,7 @@ pub const HISTORY: u32 = 10;
 pub enum StoredKey {
     /// The bucket itself.
     Meta,
-    /// Who converges.
+    /// The holder of the lease.
     Lease,
     /// What is wanted of an app, by its name.
     App(Arc<str>),
@@ -54,7 +54,7 @@ pub enum StoredKey {
     Rollout(AppUid),
     /// A version of an app.
     History(AppUid, u32),
-    /// An app that was deleted.
+    /// A deleted app.
     Gone(AppUid),
 }
 
@@ -105,10 +105,10 @@ impl FromStr for StoredKey {
 pub struct MetaRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// The bucket's id, which is in every id of a wave.
+    /// The bucket's id, which is part of every wave's id.
     pub bucket: BucketId,
-    /// Another one for each time that an import restored apps into a new bucket: of two buckets with the same id it
-    /// tells the restored one from an older copy.
+    /// Changes each time an import restores apps into a new bucket. Of two buckets with the same id, it tells the
+    /// restored one from an older copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<BucketId>,
 }
@@ -118,16 +118,16 @@ pub struct MetaRecord {
 pub struct LeaseRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// One run of a manager; empty when the lease was given back.
+    /// The run of a manager that holds it; empty if the lease was given back.
     pub holder: String,
 }
 
-/// A template that ran before, and its version.
+/// A version that ran before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Before {
     /// Its version.
     pub version: u32,
-    /// What it started.
+    /// Its definition.
     pub definition: AppDefinition,
 }
 
@@ -136,28 +136,28 @@ pub struct Before {
 pub struct AppRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// This creation of the app.
+    /// The uid of this creation of the app.
     pub uid: AppUid,
     /// The version of the template, counted from 1. It grows with each change of what runs.
     pub version: u32,
     /// What is wanted.
     pub definition: AppDefinition,
-    /// Nothing of it is to run.
+    /// Whether none of it is to run.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stopped: bool,
-    /// Its rollout waits.
+    /// Whether its rollout is paused.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
-    /// It was restored from an export: it may run, although nothing else stored says so.
+    /// Whether it was restored from an export: it may run although nothing else in the bucket says so.
     #[serde(default, skip_serializing_if = "is_false")]
     pub restored: bool,
-    /// It was deleted: kept until nothing of it is reported.
+    /// Whether it was deleted. The record is kept until none of its instances is reported.
     #[serde(default, skip_serializing_if = "is_false")]
     pub deleted: bool,
-    /// This version returns to the one before: instances of that one are right as they are.
+    /// Whether this version returns to the one before, whose instances are then fine as they are.
     #[serde(default, skip_serializing_if = "is_false")]
     pub reverted: bool,
-    /// `max_in_flight` of this version's rollout where it differs from the definition's.
+    /// `max_in_flight` of this version's rollout if it differs from the definition's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
     /// The last version whose rollout was completed.
@@ -169,7 +169,7 @@ pub struct AppRecord {
 }
 
 impl AppRecord {
-    /// What instances of a version were started with; none if that is not known any more.
+    /// Returns the template that instances of a version were started with; none if it is no longer known.
     pub(crate) fn template(&self, version: u32) -> Option<&Arc<Request>> {
         if version == self.version {
             return Some(&self.definition.template);
@@ -179,14 +179,14 @@ impl AppRecord {
     }
 }
 
-/// A wave that was stored and whose outcome is not.
+/// A stored wave whose outcome is not stored yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredWave {
     /// Its number.
     pub wave: u32,
     /// The version that it starts.
     pub version: u32,
-    /// The app's number of instances at that time, which its request names.
+    /// The app's number of instances at that time, as its request names it.
     pub instances: u32,
     /// Its indices, such as `"0,2-9"`.
     pub indices: String,
@@ -204,13 +204,13 @@ pub struct StateRecord {
     /// Waves without an outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<StoredWave>,
-    /// Crashes in a row, by index.
+    /// Number of crashes in a row, by index.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub crashes: BTreeMap<u32, u32>,
-    /// How the instance ended that crashed last, such as `exit 1`.
+    /// How the last crashed instance ended, such as `exit 1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<String>,
-    /// Why something of it was not placed last.
+    /// Why some of its instances were last unplaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unplaced: Option<String>,
 }
@@ -219,7 +219,7 @@ pub struct StateRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RolloutPhase {
-    /// Every index runs the version, and has for `min_healthy`.
+    /// Every index has run the version for `min_healthy`.
     Done,
     /// An instance of it failed, or there was no progress.
     Failed,
@@ -271,7 +271,7 @@ pub enum Unusable {
     Unreadable(WireError),
 }
 
-/// Reads a stored value. The format is read first: what else a newer one says is not known.
+/// Reads a stored value. The format is read first, as the other fields of a newer format are unknown.
 pub fn read_stored<T: DeserializeOwned>(value: &[u8]) -> Result<T, Unusable> {
     #[derive(Deserialize)]
     struct Formatted {
@@ -284,7 +284,7 @@ pub fn read_stored<T: DeserializeOwned>(value: &[u8]) -> Result<T, Unusable> {
     shared::wire::read(value).map_err(Unusable::Unreadable)
 }
 
-/// The answer of a manager that does not know what is stored.
+/// Returns the error of a manager that does not know what is stored.
 pub(crate) fn unavailable() -> WireError {
     let message = "the stored state is not available to this manager; try again";
     WireError::new(code::INTERNAL, message)

@@ -1,5 +1,5 @@
-//! Waves: a start request of one app for some of its indices, stored before it is sent, and repeated word for word
-//! until its outcome is known.
+//! Waves: a wave is a start request of one app for some of its indices. It is stored before it is sent, and repeated
+//! word for word until its outcome is known.
 
 use std::sync::Arc;
 
@@ -24,21 +24,21 @@ use crate::{
 pub const REPLY_MS: u64 = 6_000;
 /// The longest wait between two repeats.
 const MAX_REPLY_MS: u64 = 30_000;
-/// What found no room is tried again after this, or when there may be room.
+/// What found no room is tried again after this time, or earlier when there may be room.
 pub const RETRY_MS: u64 = 30_000;
-/// After an error of an auctioneer.
+/// The wait after an error of an auctioneer.
 const RETRY_ERROR_MS: u64 = 5_000;
 /// A start that a cell has not answered can reach it for less than this.
 const ON_ITS_WAY_MS: u64 = 6_000;
-/// Indices in waves without an outcome.
+/// Maximum number of indices in waves without an outcome.
 pub const MAX_OUTSTANDING: usize = 20_000;
-/// State that loses nothing but looks is stored this seldom for an app.
+/// Minimum time between two writes of an app's state if losing it would cost nothing but looks.
 pub(crate) const SAVE_MS: u64 = 1_000;
 
-/// A version, and the indices to start of it.
+/// A version with the indices to start of it.
 pub(crate) type VersionIndices = (u32, Vec<u32>);
 
-/// Begins waves of an app: they are stored first.
+/// Begins waves of an app by storing them.
 pub(crate) fn begin(parts: &mut Parts, id: AppId, starts: Vec<VersionIndices>) {
     let now_ms = parts.now_ms;
     let Some(app) = parts.apps.get_mut(id) else {
@@ -70,8 +70,9 @@ pub(crate) fn begin(parts: &mut Parts, id: AppId, starts: Vec<VersionIndices>) {
     save(parts, id);
 }
 
-/// Which waves a restored app had before the bucket was lost is not known, and whoever remembers the id of one takes
-/// another one of that id for a repeat. So the first state that is stored of it continues far above them.
+/// Skips the numbers of earlier waves of a restored app. Which waves it had before the bucket was lost is unknown, and
+/// whoever remembers the id of one would take a new wave of that id for a repeat. So the first state stored of it
+/// continues far above them.
 fn leave_earlier_waves(app: &mut App, random: &mut SplitMix64) {
     if app.record.restored && app.state_revision == Revision::NONE {
         let far = u32::try_from(random.draw() >> 33).unwrap_or_default();
@@ -105,7 +106,8 @@ pub(crate) fn save(parts: &mut Parts, id: AppId) {
     }
 }
 
-/// The state of an app is stored, or not: its waves are sent, or were never begun.
+/// Handles the end of the write of an app's state. If it is stored its new waves are sent; otherwise they were never
+/// begun.
 pub(crate) fn saved(parts: &mut Parts, id: AppId, uid: AppUid, result: WriteResult) {
     let (now_ms, acts) = (parts.now_ms, parts.may_act());
     let Some(app) = parts.apps.get_mut(id).filter(|app| app.record.uid == uid) else {
@@ -117,7 +119,7 @@ pub(crate) fn saved(parts: &mut Parts, id: AppId, uid: AppUid, result: WriteResu
         return;
     };
     let WriteResult::Written(revision) = result else {
-        // what was stored all the same is shown by the watch
+        // if it was stored all the same, the watch shows it
         let before: usize = app.open.iter().map(|wave| wave.indices.len()).sum();
         app.open.retain(|wave| wave.phase != WavePhase::Storing);
         let after: usize = app.open.iter().map(|wave| wave.indices.len()).sum();
@@ -139,14 +141,14 @@ pub(crate) fn saved(parts: &mut Parts, id: AppId, uid: AppUid, result: WriteResu
         if acts {
             send(parts, id, wave);
         } else {
-            // the lease was lost meanwhile: another manager finds the wave in the bucket; this one looks again if it
+            // the lease was lost meanwhile: another manager finds the wave in the bucket; this one looks again when it
             // acts again
             parts.waves.insert((now_ms, id, wave));
         }
     }
 }
 
-/// The id of a wave's request.
+/// Returns the id of a wave's request.
 fn wave_id(app: &App, bucket: BucketId, wave: &OpenWave) -> WaveId {
     WaveId {
         bucket,
@@ -156,7 +158,7 @@ fn wave_id(app: &App, bucket: BucketId, wave: &OpenWave) -> WaveId {
     }
 }
 
-/// The request of a wave: the same each time.
+/// Returns the request of a wave, which is the same each time.
 fn request(app: &App, bucket: BucketId, wave: &OpenWave) -> Option<Arc<Request>> {
     let mut request = Request::clone(app.template(wave.version)?);
     request.id = wave_id(app, bucket, wave).to_string();
@@ -165,7 +167,7 @@ fn request(app: &App, bucket: BucketId, wave: &OpenWave) -> Option<Arc<Request>>
     Some(Arc::new(request))
 }
 
-/// The ids of a wave's instances.
+/// Returns the ids of a wave's instances.
 fn ids(app: &App, bucket: BucketId, wave: &OpenWave) -> Vec<(u32, InstanceId)> {
     let request = wave_id(app, bucket, wave).to_string();
     let id = |index: &u32| (*index, instance_id(&request, &app.name, Kind::Lrp, *index));
@@ -176,7 +178,7 @@ fn find(app: &App, wave: u32) -> Option<&OpenWave> {
     app.open.iter().find(|open| open.wave == wave)
 }
 
-/// Enters the instances of a wave that nobody has spoken of.
+/// Adds the instances of a wave that nobody has reported.
 fn enter(parts: &mut Parts, id: AppId, wave: u32) {
     let (Some(app), Some(bucket)) = (parts.apps.get(id), parts.bucket.id) else {
         return;
@@ -203,7 +205,7 @@ fn send(parts: &mut Parts, id: AppId, wave: u32) {
     let Some(open) = app.open.iter_mut().find(|open| open.wave == wave) else {
         return;
     };
-    // longer each time: an auctioneer that is too busy to answer is not helped by repeats
+    // longer each time: repeats do not help an auctioneer that is too busy to answer
     let wait = (REPLY_MS << open.tries.min(8)).min(MAX_REPLY_MS);
     open.phase = WavePhase::Sent {
         ask_ms: now_ms + wait,
@@ -212,7 +214,7 @@ fn send(parts: &mut Parts, id: AppId, wave: u32) {
     let (repeat, count) = (open.tries > 1, open.indices.len());
     parts.moves.sent(id, &open.indices);
     let Some(request) = find(app, wave).and_then(|open| request(app, bucket, open)) else {
-        // its version is not known any more
+        // its version is no longer known
         return abandon(parts, id, wave);
     };
     parts.counters.asked += count as u64;
@@ -221,7 +223,7 @@ fn send(parts: &mut Parts, id: AppId, wave: u32) {
     parts.out.push(ManagerOutput::Start(request));
 }
 
-/// This manager holds the lease: waves that it finds may have been sent.
+/// Takes over the waves found by a new holder of the lease: they may have been sent.
 pub(crate) fn take_up(parts: &mut Parts, id: AppId) {
     let now_ms = parts.now_ms;
     let Some(app) = parts.apps.get_mut(id) else {
@@ -230,7 +232,7 @@ pub(crate) fn take_up(parts: &mut Parts, id: AppId) {
     let mut found = Vec::new();
     for open in &mut app.open {
         if open.phase != WavePhase::Storing {
-            // due at once, so the cells are asked before anything is sent a second time
+            // due at once, so that the cells are asked before anything is sent a second time
             open.phase = WavePhase::Sent { ask_ms: now_ms };
             found.push(open.wave);
         }
@@ -256,7 +258,7 @@ pub(crate) fn due(parts: &mut Parts) {
         };
         match phase {
             WavePhase::Storing => {}
-            // an entry from before its last change: cheaper to pass over here than to look for there
+            // an entry from before its last change: skipping it here is cheaper than searching for it there
             WavePhase::Sent { ask_ms } if ask_ms > at => {}
             WavePhase::Held | WavePhase::Sent { .. } => ask(parts, id, wave),
             WavePhase::Asking { send_ms } if send_ms > at => {}
@@ -265,7 +267,7 @@ pub(crate) fn due(parts: &mut Parts) {
     }
 }
 
-/// Nobody has answered: perhaps the cells know.
+/// Asks the cells, as no auctioneer has answered.
 fn ask(parts: &mut Parts, id: AppId, wave: u32) {
     parts.ask();
     let send_ms = parts.next_ask_ms().max(parts.now_ms) + ASK_MS;
@@ -279,7 +281,7 @@ fn ask(parts: &mut Parts, id: AppId, wave: u32) {
     parts.waves.insert((send_ms, id, wave));
 }
 
-/// The cells were asked: what none of them has is asked for again, in the same words.
+/// Repeats a wave, in the same words, after the cells were asked and some of its instances are on none of them.
 fn repeat(parts: &mut Parts, id: AppId, wave: u32) {
     let (Some(app), Some(bucket)) = (parts.apps.get(id), parts.bucket.id) else {
         return;
@@ -302,11 +304,11 @@ fn repeat(parts: &mut Parts, id: AppId, wave: u32) {
     if !open.adopted || waiting.len() == all.len() {
         return send(parts, id, wave);
     }
-    // another manager sent it: what is not heard of it may have ended since
+    // another manager sent it: its unreported instances may have ended since
     abandon(parts, id, wave);
 }
 
-/// A wave that is not repeated: what nobody has spoken of is not waited for.
+/// Closes a wave that is not repeated: its unreported instances are not waited for.
 fn abandon(parts: &mut Parts, id: AppId, wave: u32) {
     let open = parts.apps.get(id).and_then(|app| find(app, wave).cloned());
     if let Some(open) = open {
@@ -315,8 +317,7 @@ fn abandon(parts: &mut Parts, id: AppId, wave: u32) {
     close(parts, id, wave);
 }
 
-/// Forgets the instances of a wave that nobody has spoken of. Whether they run all the same is known when a ttl
-/// has passed.
+/// Forgets the instances of a wave that nobody has reported. Whether they run all the same is known after a ttl.
 pub(crate) fn forget_waiting(parts: &mut Parts, id: AppId, wave: &OpenWave) {
     let (Some(app), Some(bucket)) = (parts.apps.get(id), parts.bucket.id) else {
         return;
@@ -333,7 +334,7 @@ pub(crate) fn forget_waiting(parts: &mut Parts, id: AppId, wave: &OpenWave) {
     }
 }
 
-/// A wave has its outcome.
+/// Closes a wave, which has its outcome.
 fn close(parts: &mut Parts, id: AppId, wave: u32) {
     if let Some(app) = parts.apps.get_mut(id) {
         if let Some(at) = app.open.iter().position(|open| open.wave == wave) {
@@ -345,7 +346,7 @@ fn close(parts: &mut Parts, id: AppId, wave: u32) {
     parts.apps.touch(id);
 }
 
-/// An auctioneer has answered.
+/// Handles an auctioneer's answer.
 pub(crate) fn outcome(parts: &mut Parts, wave: WaveId, answer: Result<Box<StartReply>, WireError>) {
     if parts.bucket.id != Some(wave.bucket) {
         return;
@@ -402,7 +403,7 @@ fn one_outcome(parts: &mut Parts, id: AppId, all: &[(u32, InstanceId)], outcome:
     }
 }
 
-/// A cell accepted it, or may have. What its cell itself has said counts more.
+/// Records that a cell accepted an instance, or may have. What the cell itself has reported takes precedence.
 fn sent(parts: &mut Parts, id: InstanceId, cell: Option<&str>, wait_ms: u64) {
     let now_ms = parts.now_ms;
     let Some(instance) = parts.fleet.get_mut(&id) else {
@@ -413,10 +414,10 @@ fn sent(parts: &mut Parts, id: InstanceId, cell: Option<&str>, wait_ms: u64) {
     if instance.life != Life::Asked {
         return;
     }
-    // an auctioneer has heard of it: if it counts as lost here, it does so again after a ttl of silence, and with it what
-    // it was sent now
+    // an auctioneer has heard of the cell: if it counts as lost here, it does so again after a ttl of silence, together
+    // with the instances it was sent now
     let cell = cell.and_then(|cell| parts.hear_of(cell));
-    // without a cell the wave is asked for again
+    // without a cell the wave is repeated
     if let Some(cell) = cell
         && let Some(instance) = parts.fleet.get_mut(&id)
     {
@@ -444,7 +445,7 @@ fn unplaced(parts: &mut Parts, id: AppId, instance: &InstanceId, wait_ms: u64, r
     }
 }
 
-/// There may be room now: what found none is tried again.
+/// Tries again what found no room, as there may be some now.
 pub(crate) fn room(parts: &mut Parts) {
     if parts.now_ms < parts.room_ms {
         return;

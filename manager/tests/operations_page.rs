@@ -1,4 +1,5 @@
-//! docs/OPERATIONS.md lists every rule of an app's definition with its default, and every key of the bucket.
+//! Checks that docs/OPERATIONS.md lists every rule of an app's definition with its default, and every key of the
+//! bucket.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 

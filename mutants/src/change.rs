@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 /// One change of the code.
 pub(crate) struct Change {
-    /// From the root of the workspace.
+    /// Relative to the root of the workspace.
     pub(crate) file: String,
-    /// What is replaced, in bytes of the file. Of a function's value it is in the function's body.
+    /// What is replaced, in bytes of the file. For a function's value, it is inside the function's body.
     pub(crate) range: Range<usize>,
     pub(crate) replacement: String,
     pub(crate) kind: Kind,
@@ -18,18 +18,18 @@ pub(crate) struct Change {
     pub(crate) state: State,
 }
 
-/// What kind of code is replaced.
+/// The kind of code that is replaced.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
-    /// A function's body, by one value.
+    /// A function's body, replaced by a value.
     FnValue,
     BinaryOperator,
     UnaryOperator,
-    /// An arm of a match, by nothing.
+    /// An arm of a match, which is removed.
     MatchArm,
-    /// The condition of an arm, by true or false.
+    /// The condition of an arm, replaced by true or false.
     MatchArmGuard,
-    /// A field of a struct expression, which then comes from the expression's base.
+    /// A field of a struct expression, which is then taken from the expression's base.
     StructField,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum State {
     Tried,
     /// The code does not compile with it.
     DoesNotCompile,
-    /// It is in a constant or a pattern, where nothing can be decided while the program runs.
+    /// It is in a constant or a pattern, where nothing can be decided at run time.
     NotSwitchable,
 }
 
@@ -58,14 +58,14 @@ struct Span {
     end: Position,
 }
 
-/// Both from 1; the column counts characters.
+/// Both are counted from 1; the column counts characters.
 #[derive(Deserialize)]
 struct Position {
     line: usize,
     column: usize,
 }
 
-/// Reads the list, and the files that it names, by name; `root` is the directory of the workspace.
+/// Reads the list, and by name the files that it mentions; `root` is the directory of the workspace.
 pub(crate) fn read(list: &Path, root: &Path) -> Result<(Vec<Change>, BTreeMap<String, String>)> {
     let text = fs::read_to_string(list).with_context(|| format!("reading {}", list.display()))?;
     let listed: Vec<Listed> =

@@ -1,9 +1,9 @@
 //! `make mutants`: changes a crate in small ways and counts the changes that its tests notice.
 //!
-//! A build for each change would take many hours, so all are compiled into one program, each behind a
-//! switch: `a < b` becomes `(if off(17, 18) { a < b } else { (a) <= (b) })`. The tests then run once for
-//! each change, with its number in the environment; only those tests that reach the code of the change,
-//! and until the first fails. The list of changes is that of cargo-mutants.
+//! A build for each change would take many hours, so all changes are compiled into one program, each behind a switch:
+//! `a < b` becomes `(if off(17, 18) { a < b } else { (a) <= (b) })`. The tests then run once for each change, with its
+//! number in the environment; only the tests that reach the code of the change run, until the first one fails. The list
+//! of changes is that of cargo-mutants.
 
 #![allow(clippy::print_stdout)] // a program for people
 
@@ -11,7 +11,7 @@ mod change;
 mod parallel;
 mod rewrite;
 mod scratch;
-// compiled into the changed crate; here so that it is formatted and checked
+// compiled into the changed crate; included here so that it is formatted and checked
 #[cfg(test)]
 mod switch;
 mod test_runs;
@@ -31,9 +31,9 @@ use change::{Change, State};
 use scratch::Scratch;
 use test_runs::Tests;
 
-/// The share of changes that must be noticed, percent.
+/// The minimum share of changes that must be noticed, in per cent.
 const LEAST: usize = 97;
-/// A change may make a test allocate without end: what a test program may have, bytes of address space.
+/// Memory limit of a test program in bytes of address space, as a change may make a test allocate endlessly.
 const MOST_MEMORY: u64 = 4 << 30;
 
 const USAGE: &str = "mutants PACKAGE DIRECTORY JOBS [OPTION OF CARGO TEST]...
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether enough changes of a crate were noticed.
+/// Returns whether enough changes of a crate were noticed.
 fn run(arguments: &[String]) -> Result<bool> {
     let [package, directory, jobs, cargo_options @ ..] = arguments else {
         bail!("{USAGE}");
@@ -78,16 +78,16 @@ fn run(arguments: &[String]) -> Result<bool> {
     Ok(judge(package, &changes, &outcomes))
 }
 
-/// What came of a change that was tried.
+/// The result of trying a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Noticed,
     Missed,
-    /// Missed, because no test gets there.
+    /// Missed because no test reaches it.
     NotReached,
 }
 
-/// The outcome of each change that can be tried, with its number.
+/// Returns the outcome of each change that can be tried, with its number.
 fn try_all(
     package: &str,
     changes: &[Change],
@@ -122,7 +122,7 @@ fn try_all(
     outcomes.into_iter().collect()
 }
 
-/// Writes the changes that were missed and those that were not tried, a line for each.
+/// Writes the changes that were missed and those that were not tried, one per line.
 fn write_lists(to: &Path, changes: &[Change], outcomes: &[(usize, Outcome)]) -> Result<()> {
     let missed = outcomes.iter().filter_map(|(number, outcome)| {
         let note = match outcome {
@@ -178,7 +178,7 @@ fn judge(package: &str, changes: &[Change], outcomes: &[(usize, Outcome)]) -> bo
 
 #[cfg(test)]
 mod tests {
-    /// Not in the file itself: there it would be one of the changed crate's tests.
+    /// Not in the file itself, where it would become one of the changed crate's tests.
     #[test]
     fn nothing_is_switched_on_without_a_number() {
         assert!(!super::switch::on(0));

@@ -1,4 +1,4 @@
-//! A few things at a time.
+//! Does a few things at a time.
 
 use std::{
     sync::{
@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-/// The results of `f` for each item with its index, in the items' order; `jobs` threads work.
+/// Returns the results of `f` for each item and its index, in the items' order, computed by `jobs` threads.
 pub(crate) fn map<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],

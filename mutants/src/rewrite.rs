@@ -1,4 +1,4 @@
-//! Writes a file anew with all its changes in it, each behind a switch.
+//! Rewrites a file with all its changes in it, each behind a switch.
 
 mod edit;
 mod finder;
@@ -13,8 +13,8 @@ use crate::change::{Change, Kind, State};
 
 pub(crate) use self::edit::Rewritten;
 
-/// Writes `text` with the changes of this file that are to be tried. Sets the state of those that cannot
-/// be. Functions in `keep_const` stay `const`, so nothing in them can be switched.
+/// Rewrites `text` with the changes of this file that are to be tried. Sets the state of those that cannot be tried.
+/// Functions in `keep_const` stay `const`, so nothing in them can be switched.
 pub(crate) fn rewrite(
     text: &str,
     file: &str,
@@ -38,7 +38,7 @@ pub(crate) fn rewrite(
         edits: Vec::new(),
     };
     finder.visit_file(&tree);
-    // what is left is code that syn sees otherwise than cargo-mutants
+    // what is left is code that syn parses differently from cargo-mutants
     for number in finder.pending.into_values().flatten() {
         finder.changes[number].state = State::NotSwitchable;
     }
@@ -48,7 +48,7 @@ pub(crate) fn rewrite(
         choices: Vec::new(),
     };
     let mut edits = finder.edits;
-    // an outer part comes before what is in it
+    // an outer part comes before the parts inside it
     edits.sort_by_key(|edit| (edit.range.start, usize::MAX - edit.range.end));
     let mut edits = edits.into_iter().peekable();
     rewritten.write(text, 0..text.len(), &mut edits);

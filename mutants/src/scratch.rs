@@ -16,26 +16,27 @@ use crate::{
     rewrite::{Rewritten, rewrite},
 };
 
-/// Added to the changed crate.
+/// The file that is added to the changed crate.
 const SWITCH: &str = include_str!("switch.rs");
 
 /// Directories that belong to no crate.
 const LEFT_OUT: [&str; 4] = ["target", ".git", ".tools", "proptest-regressions"];
 
-/// The copy.
+/// A copy of the workspace.
 pub(crate) struct Scratch {
     root: PathBuf,
-    /// Where cargo builds. Not where it builds the workspace: it would take what was changed here for that.
+    /// Cargo's target directory. It differs from the workspace's, where this build would be mistaken for the
+    /// workspace's own.
     target: PathBuf,
     package: String,
-    /// The files that are changed, as they were.
+    /// The original content of the files that are changed.
     originals: BTreeMap<String, String>,
 }
 
 /// A test program that cargo built.
 pub(crate) struct TestProgram {
     pub(crate) path: PathBuf,
-    /// Where cargo would run it.
+    /// The directory in which cargo would run it.
     pub(crate) directory: PathBuf,
 }
 
@@ -83,7 +84,7 @@ struct Place {
     is_primary: bool,
 }
 
-/// What rustc said of one error.
+/// The cause of a compiler error.
 #[derive(Debug)]
 enum Blame {
     /// These changes do not compile.
@@ -93,8 +94,8 @@ enum Blame {
 }
 
 impl Scratch {
-    /// Copies the workspace from `from` to `to/work`. A file that is the same there keeps its time, so that
-    /// cargo does not build it again.
+    /// Copies the workspace from `from` to `to/work`. A file that is already identical there keeps its time, so that
+    /// cargo does not rebuild it.
     pub(crate) fn copy(
         from: &Path,
         to: &Path,
@@ -118,8 +119,8 @@ impl Scratch {
         })
     }
 
-    /// Writes all changes that are to be tried into the copy and compiles it, without those that do not
-    /// compile. Sets the state of each change.
+    /// Writes all changes that are to be tried into the copy and compiles it, leaving out those that do not compile.
+    /// Sets the state of each change.
     pub(crate) fn compile(
         &self,
         cargo_options: &[String],
@@ -174,7 +175,7 @@ impl Scratch {
         Ok(files)
     }
 
-    /// Builds the tests: the programs, or the errors.
+    /// Builds the tests; returns the programs, or the errors.
     fn cargo(&self, options: &[String]) -> Result<(Vec<TestProgram>, Vec<Diagnostic>)> {
         let output = Command::new("cargo")
             .args([
@@ -220,8 +221,8 @@ fn count_tried(changes: &[Change]) -> usize {
     tried.count()
 }
 
-/// Whose fault an error is: of the changes in whose code it is, or else of those between which and the
-/// code as it was is chosen there.
+/// Determines what causes an error: the changes in whose code it is, or else those between which and the original code
+/// is chosen there.
 fn blame(error: &Diagnostic, files: &BTreeMap<String, Rewritten>) -> Option<Blame> {
     let at = |primary: bool| {
         let places = error
@@ -278,7 +279,7 @@ fn copy_below(from: &Path, to: &Path, below: &Path, copied: &mut BTreeSet<PathBu
     Ok(())
 }
 
-/// Removes the files that are not among these.
+/// Removes all files except these.
 fn remove_others(root: &Path, below: &Path, keep: &BTreeSet<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(root.join(below))? {
         let entry = entry?;
@@ -292,7 +293,7 @@ fn remove_others(root: &Path, below: &Path, keep: &BTreeSet<PathBuf>) -> Result<
     Ok(())
 }
 
-/// Writes what is not there yet.
+/// Writes a file unless it already has this content.
 fn write(path: &Path, content: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|found| found == content) {
         return Ok(());

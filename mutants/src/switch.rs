@@ -1,4 +1,4 @@
-//! Which change is switched on in this process; `make mutants` adds this file to the crate it changes.
+//! Determines which change is switched on in this process; `make mutants` adds this file to the crate it changes.
 
 use std::{
     collections::HashSet,
@@ -10,15 +10,15 @@ use std::{
 
 /// The number of the change that is switched on.
 const SWITCHED_ON: &str = "VENDUE_MUTANT";
-/// The file to which the changes are added whose code was reached, a number in each line.
+/// The file to which reached changes are appended, one number per line.
 const REACHED: &str = "VENDUE_MUTANTS_REACHED";
 
-/// Whether this change is switched on.
+/// Returns whether this change is switched on.
 pub(crate) fn on(change: usize) -> bool {
     !off(change, change + 1)
 }
 
-/// Whether none of these changes, `to` not included, is switched on.
+/// Returns whether none of these changes (`to` excluded) is switched on.
 pub(crate) fn off(from: usize, to: usize) -> bool {
     static ON: OnceLock<usize> = OnceLock::new();
     static NOTES: OnceLock<Option<Notes>> = OnceLock::new();
@@ -45,7 +45,7 @@ impl Notes {
         let Ok(mut notes) = self.0.lock() else { return };
         let (seen, file) = &mut *notes;
         if seen.insert(change) {
-            // at once: nothing is called when the process ends
+            // written at once, as nothing is called when the process ends
             let _ = file.write_all(format!("{change}\n").as_bytes());
         }
     }

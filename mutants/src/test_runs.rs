@@ -1,4 +1,4 @@
-//! The tests of a crate: which there are, which changes each reaches, and whether they notice one.
+//! The tests of a crate: their list, which changes each reaches, and whether they notice one.
 
 use std::{
     collections::BTreeSet,
@@ -17,21 +17,21 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::{parallel, scratch::TestProgram};
 
-/// Tests that take longer are run after all others, one by one.
+/// Tests that take longer than this run after all others, one by one.
 const SLOW: Duration = Duration::from_millis(200);
-/// What tests may take with a change, beyond ten times what they took without. A machine that is busy
-/// for so long makes a change count as noticed.
+/// How long tests may take with a change, beyond ten times what they took without one. If the machine is busy for this
+/// long, a change counts as noticed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a test may take alone and without a change.
+/// How long a test may take alone and without a change.
 const ALONE: Duration = Duration::from_secs(1_200);
 
 /// One test.
 pub(crate) struct Test {
-    /// Its program's number.
+    /// The number of its program.
     program: usize,
     name: String,
-    /// How long it takes without a change, as a process of its own.
+    /// How long it takes without a change, as a separate process.
     time: Duration,
     /// The changes whose code it reaches.
     reaches: BTreeSet<usize>,
@@ -45,8 +45,7 @@ pub(crate) struct Tests {
 }
 
 impl Tests {
-    /// Runs each test alone, without a change, `jobs` at a time; notes of what they reach are kept in
-    /// `notes`.
+    /// Runs each test alone, without a change, `jobs` at a time; the records of what they reach are kept in `notes`.
     pub(crate) fn find(programs: Vec<TestProgram>, notes: &Path, jobs: usize) -> Result<Self> {
         let mut names = Vec::new();
         for (number, program) in programs.iter().enumerate() {
@@ -63,7 +62,7 @@ impl Tests {
         ensure!(!tests.is_empty(), "there are no tests");
         tests.sort_by_key(|test| test.time);
         let found = Self { programs, tests };
-        // else every change would seem to be noticed
+        // otherwise every change would seem to be noticed
         for run in found.runs(|_| true).iter().filter(|run| run.len() > 1) {
             let names = run.iter().map(|test| test.name.as_str());
             let names: Vec<&str> = names.collect();
@@ -75,17 +74,17 @@ impl Tests {
         Ok(found)
     }
 
-    /// How many there are.
+    /// Returns the number of tests.
     pub(crate) fn count(&self) -> usize {
         self.tests.len()
     }
 
-    /// Whether a test reaches the code of this change.
+    /// Returns whether a test reaches the code of this change.
     pub(crate) fn reach(&self, change: usize) -> bool {
         self.tests.iter().any(|test| test.reaches.contains(&change))
     }
 
-    /// Whether a test fails with this change, or does not end.
+    /// Returns whether a test fails or hangs with this change.
     pub(crate) fn notice(&self, change: usize) -> Result<bool> {
         for run in self.runs(|test| test.reaches.contains(&change)) {
             if !self.pass(&run, Some(change))? {
@@ -95,7 +94,7 @@ impl Tests {
         Ok(false)
     }
 
-    /// Some of the tests as they are run: the quick ones of a program together, then the slow ones.
+    /// Groups the selected tests into runs: the quick ones of a program together, then the slow ones.
     fn runs(&self, which: impl Fn(&Test) -> bool) -> Vec<Vec<&Test>> {
         let tests = self.tests.iter().filter(|test| which(test));
         let (quick, slow): (Vec<&Test>, Vec<&Test>) = tests.partition(|test| test.time < SLOW);
@@ -112,7 +111,7 @@ impl Tests {
         runs
     }
 
-    /// Whether these tests of one program pass, with or without a change.
+    /// Returns whether these tests of one program pass, with or without a change.
     fn pass(&self, tests: &[&Test], change: Option<usize>) -> Result<bool> {
         let time: Duration = tests.iter().map(|test| test.time).sum();
         let mut command = self.programs[tests[0].program].command();
@@ -125,14 +124,14 @@ impl Tests {
 }
 
 impl TestProgram {
-    /// Runs tests with exact names that are still to be added, one after the other.
+    /// Returns a command that runs tests one after the other; their exact names are still to be added.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command
             .args(["--exact", "--test-threads=1"])
             .current_dir(&self.directory)
             .env("CARGO_MANIFEST_DIR", &self.directory)
-            // the same cases each time, and no time lost with smaller ones
+            // the same cases each time, and no time spent on shrinking
             .env("PROPTEST_RNG_SEED", "1")
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1")
@@ -176,13 +175,13 @@ fn try_without_change(
     })
 }
 
-/// Runs a test program until its first failure, `longest` at most; false when a test failed or it did
-/// not end.
+/// Runs a test program until its first failure, for at most `longest`; returns false if a test failed or it did not
+/// end.
 fn passes(mut command: Command, longest: Duration) -> Result<bool> {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        // with what the tests start, to be ended together
+        // together with what the tests start, so that all can be ended at once
         .process_group(0)
         .spawn()
         .with_context(|| format!("running {command:?}"))?;
@@ -198,7 +197,7 @@ fn passes(mut command: Command, longest: Duration) -> Result<bool> {
     Ok(!failed && status.success())
 }
 
-/// Whether the output says that a test failed; returns at once then.
+/// Returns whether the output says that a test failed, as soon as it does.
 fn fails(output: impl Read) -> bool {
     let mut lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
     lines.any(|line| line.ends_with(b"... FAILED"))

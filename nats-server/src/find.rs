@@ -9,20 +9,19 @@ use std::{
 
 const PROGRAM: &str = "nats-server";
 
-/// Where to look for a nats-server, in this order. Displayed as a list of lines.
+/// Where to look for a nats-server, in order. Displayed as a list of lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// The value of `NATS_SERVER_BIN`; if it is set, nothing else is tried.
     pub named: Option<PathBuf>,
     /// The directories of `PATH`.
     pub path: Vec<PathBuf>,
-    /// Directories in which, and above which, `.tools/nats-server` is looked for.
+    /// Directories in which, and above which, to look for `.tools/nats-server`.
     pub tools: Vec<PathBuf>,
 }
 
 impl Places {
-    /// The places for this process: its environment, its working directory and the directory of its
-    /// program.
+    /// Returns the places for this process: its environment, its working directory and the directory of its program.
     pub fn of_this_process() -> Self {
         let program = env::current_exe().ok();
         let program = program.and_then(|file| file.parent().map(Path::to_owned));
@@ -41,7 +40,7 @@ impl Places {
         }
     }
 
-    /// The first place that has the program.
+    /// Returns the first place that has the program.
     pub fn find(&self) -> Option<PathBuf> {
         if let Some(named) = &self.named {
             return named.is_file().then(|| named.clone());

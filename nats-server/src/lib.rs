@@ -1,6 +1,5 @@
-//! A private nats-server on 127.0.0.1: finds the program ([`Places`]), starts it, and always ends
-//! it. `vendue up`, `demo`, `bench` and `sim --over nats` use one, and so does every test that
-//! needs a server.
+//! A private nats-server on 127.0.0.1: finds the program ([`Places`]), starts it, and always ends it. `vendue up`,
+//! `demo`, `bench` and `sim --over nats` use one, and so does every test that needs a server.
 
 mod find;
 pub mod spawn;
@@ -33,10 +32,10 @@ pub const USUAL_PORT: u16 = 4222;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server may take to end after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// The lines of its log that are kept for error messages.
+/// Number of lines of its log that are kept for error messages.
 const LOG_LINES: usize = 200;
 
-/// Which port to listen on.
+/// The port to listen on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Port {
     /// A free port that the server chooses.
@@ -48,14 +47,14 @@ pub enum Port {
     Fixed(u16),
 }
 
-/// The options of a server. The default: any port, no authentication, the server's own limits.
+/// The options of a server. Default: any port, no authentication, the server's own limits.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The port.
     pub port: Port,
     /// The token that clients must send.
     pub token: Option<String>,
-    /// The largest message, bytes (the server's own default: 1 MiB).
+    /// The largest message in bytes (the server's own default is 1 MiB).
     pub max_payload: Option<u32>,
     /// Text of a configuration file; the fields above override it.
     pub config: String,
@@ -95,8 +94,7 @@ pub enum Error {
     },
 }
 
-/// A nats-server that belongs to this process. It is killed when this is dropped, and when the
-/// process ends, however that ends.
+/// A nats-server that belongs to this process. It is killed when this is dropped, and when the process ends in any way.
 #[derive(Debug)]
 pub struct Server {
     program: PathBuf,
@@ -110,7 +108,7 @@ pub struct Server {
 
 type Log = Arc<Mutex<VecDeque<String>>>;
 
-/// The file that the server writes when it listens.
+/// The file that the server writes once it listens.
 #[derive(Deserialize)]
 struct PortsFile {
     nats: Vec<String>,
@@ -146,23 +144,23 @@ impl Server {
         self.launch(self.port).await
     }
 
-    /// The port it listens on; the same one after a restart.
+    /// Returns the port it listens on, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The token that clients must send.
+    /// Returns the token that clients must send.
     pub fn token(&self) -> Option<&str> {
         self.options.token.as_deref()
     }
 
-    /// Its address as a URL, the token included where there is one (`nats://token@…`, which the
-    /// `nats` tool takes; `async_nats::connect` alone reads no token out of a URL).
+    /// Returns its address as a URL, including the token if there is one (`nats://token@…`, which the `nats` tool
+    /// accepts; `async_nats::connect` by itself does not read a token from a URL).
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// The same through another port of this machine, such as that of a proxy.
+    /// Returns the URL through another port of this machine, such as that of a proxy.
     pub fn url_through(&self, port: u16) -> String {
         match self.token() {
             Some(token) => format!("nats://{token}@127.0.0.1:{port}"),
@@ -170,12 +168,12 @@ impl Server {
         }
     }
 
-    /// Its process id, while it runs.
+    /// Returns its process id while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// The last lines of its log since it was last started.
+    /// Returns the last lines of its log since it was last started.
     pub fn log(&self) -> String {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.iter().cloned().collect::<Vec<_>>().join("\n")
@@ -206,7 +204,7 @@ impl Server {
         let Some(mut child) = self.child.take() else {
             return;
         };
-        // a child that has already ended cannot be killed
+        // fails if the child has already ended
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -214,7 +212,7 @@ impl Server {
     /// Asks it to end (SIGTERM), and kills it if it does not.
     pub async fn stop(&mut self) {
         let deadline = Instant::now() + STOP_TIMEOUT;
-        // already ended: the same
+        // fails if it has already ended, which is fine
         let _ = self.signal(Signal::TERM);
         while matches!(self.exit_status(), Ok(None)) && Instant::now() < deadline {
             sleep(Duration::from_millis(2)).await;
@@ -232,7 +230,7 @@ impl Server {
         if port != 0 && TcpListener::bind(("127.0.0.1", port)).is_err() {
             return Err(Error::PortInUse(port));
         }
-        // only until it listens: the configuration contains the token
+        // removed once it listens, as the configuration contains the token
         let home = tempfile::Builder::new().prefix("nats-server-").tempdir();
         let home = home.map_err(Error::Configuration)?;
         let config = home.path().join("server.conf");
@@ -261,7 +259,7 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // Ctrl-C at a terminal is for the parent, which ends the server last
+            // Ctrl-C at a terminal goes to the parent only, which ends the server last
             .process_group(0);
         let started = spawn::spawn(command);
         let mut child = started.map_err(|error| Error::Spawn(self.program.clone(), error))?;
@@ -306,11 +304,11 @@ impl Drop for Server {
     }
 }
 
-/// The configuration file. If a field is set twice, the server uses the last value.
+/// Returns the configuration file. If a field is set twice, the server uses the last value.
 fn configuration(options: &Options, home: &Path, port: u16) -> String {
     let mut text = options.config.clone();
     let home = home.display();
-    // for the server, port 0 is the default port, and -1 any
+    // for the server, port 0 means the default port, and -1 any
     let port = if port == 0 { -1 } else { i32::from(port) };
     // writing to a string cannot fail
     let _ = write!(

@@ -10,22 +10,22 @@ use std::{
 
 type Job = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// The kernel ends a child with the *thread* that started it, not with the process: the thread of a
-/// test, or a runtime's worker, may end long before the program. This one lasts.
+/// The kernel ends a child together with the *thread* that started it, not with the process, and the thread of a test
+/// or a runtime's worker may end long before the program. This thread lasts.
 static SPAWNER: LazyLock<mpsc::Sender<Job>> = LazyLock::new(|| {
     let (jobs, queue) = mpsc::channel::<Job>();
     thread::spawn(move || {
         for (mut command, answer) in queue {
-            // the receiver is gone: the child is dropped, and runs until this process ends
+            // if the receiver is gone, the child is dropped and runs until this process ends
             let _ = answer.send(command.spawn());
         }
     });
     jobs
 });
 
-/// A command that the kernel kills when this process ends, even by SIGKILL: `setpriv` of util-linux
-/// sets that up and then executes the program. Without `setpriv`, an ordinary command, which
-/// survives a SIGKILL of this process.
+/// Returns a command that the kernel kills when this process ends, even by SIGKILL: `setpriv` of util-linux sets that
+/// up and then executes the program. Without `setpriv`, returns an ordinary command, which survives a SIGKILL of this
+/// process.
 pub fn command(program: &Path) -> Command {
     let Some(setpriv) = setpriv() else {
         return Command::new(program);

@@ -1,5 +1,4 @@
-//! The cells of one auction as the plain engine sees them: those of the pool, with the debits of
-//! this batch.
+//! The cells of one auction as the plain engine sees them: those of the pool, less the debits of this batch.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,7 +22,7 @@ pub(crate) struct PoolCells<'a> {
     pub(crate) by_name: &'a BTreeMap<Arc<str>, u32>,
     pub(crate) names: &'a [Arc<str>],
     pub(crate) cells: &'a [Cell],
-    /// What scores look at that measure fragmentation.
+    /// The expected work, for scores that measure fragmentation.
     pub(crate) expected: &'a ExpectedWork,
 }
 
@@ -33,20 +32,19 @@ pub(crate) struct AuctionView<'a> {
     base: &'a [Cell],
     /// Cells that got work in this batch, with that work debited.
     changed: HashMap<u32, Cell>,
-    /// All cells but the absent ones, by name.
+    /// All cells except the absent ones, by name.
     live: Vec<u32>,
-    /// Those that count in zones, racks and starts in flight: not the evacuating ones, if the
-    /// policy filters them.
+    /// Those that count for zones, racks and starts in flight: not evacuating ones, if the policy filters those.
     counted: Vec<u32>,
-    /// Cells that are left out of this auction, by the name of the stage that reports them.
+    /// Cells that are left out of this auction, with the name of the stage that reports them.
     left_out: Vec<(&'static str, Vec<u32>)>,
-    /// By slot: the cell's place by index in its zone.
+    /// By slot: the cell's rank by index in its zone.
     ranks: Vec<u32>,
     /// By slot: the zone's number in the objective language.
     zone_numbers: Vec<u32>,
     zones: usize,
     lots: tie::Lots,
-    /// The work that is expected.
+    /// The expected work.
     pub(crate) expected: &'a ExpectedWork,
     now_ms: i64,
     instances: &'a BTreeMap<String, Arc<str>>,
@@ -121,17 +119,17 @@ impl<'a> AuctionView<'a> {
         &self.names[slot as usize]
     }
 
-    /// All cells of this auction, by name.
+    /// Returns all cells of this auction, by name.
     pub(crate) fn live(&self) -> &[u32] {
         &self.live
     }
 
-    /// The cells that count in zones, racks and starts in flight, by name.
+    /// Returns the cells that count for zones, racks and starts in flight, by name.
     pub(crate) fn counted(&self) -> &[u32] {
         &self.counted
     }
 
-    /// The cells that are left out of this auction, by reason.
+    /// Returns the cells that are left out of this auction, by reason.
     pub(crate) fn left_out(&self) -> &[(&'static str, Vec<u32>)] {
         &self.left_out
     }
@@ -143,7 +141,7 @@ impl<'a> AuctionView<'a> {
         }
     }
 
-    /// The cell's place by `index` among its zone's cells.
+    /// Returns the cell's rank by `index` among the cells of its zone.
     pub(crate) fn rank(&self, slot: u32) -> u32 {
         self.ranks[slot as usize]
     }
@@ -152,24 +150,24 @@ impl<'a> AuctionView<'a> {
         f64::from(self.zone_numbers[slot as usize])
     }
 
-    /// How many zones the counted cells have.
+    /// Returns how many zones the counted cells have.
     pub(crate) fn zones(&self) -> usize {
         self.zones
     }
 
-    /// The job's point on the circle of lots.
+    /// Returns the job's point on the circle of lots.
     pub(crate) fn point(&self, job: &Job) -> tie::Point {
         self.lots
             .of_job(random::hash_text(&job.request.app), job.index)
     }
 
-    /// The cell's lot.
+    /// Returns the cell's lot.
     pub(crate) fn lot(&self, slot: u32) -> tie::Lot {
         self.lots
             .of_cell(random::hash_text(&self.names[slot as usize]))
     }
 
-    /// Takes the job's resources from the cell, for the jobs after it, and returns the devices that it gets.
+    /// Takes the job's resources from the cell, for the jobs that follow, and returns the devices that it gets.
     pub(crate) fn debit(&mut self, slot: u32, job: &Job) -> Option<Box<DeviceShares>> {
         let base = &self.base[slot as usize];
         let cell = self.changed.entry(slot).or_insert_with(|| base.clone());
@@ -179,7 +177,7 @@ impl<'a> AuctionView<'a> {
     }
 }
 
-/// By slot: the place by index among the counted cells of the zone; ties go by name.
+/// Returns, by slot, the rank by index among the counted cells of the zone; ties are broken by name.
 pub(crate) fn ranks(cells: &[Cell], mut counted: Vec<u32>) -> Vec<u32> {
     counted.sort_by_key(|slot| cells[*slot as usize].index);
     let mut ranks = vec![0; cells.len()];

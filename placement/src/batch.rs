@@ -1,5 +1,4 @@
-//! A batch of jobs: the order in which they are decided, which of them are the same instance, and
-//! which are alike.
+//! A batch of jobs: the order in which they are decided, which of them are the same instance, and which are alike.
 
 use std::{
     collections::HashMap,
@@ -21,12 +20,12 @@ pub(crate) struct Batch<'a> {
     pub(crate) order: Vec<u32>,
     /// Duplicates, each with the position of the job it duplicates.
     pub(crate) duplicates: Vec<(u32, u32)>,
-    /// By position: the group that it belongs to.
+    /// By position: its group.
     group_of: Vec<u32>,
     groups: Vec<JobGroup>,
-    /// The names of the apps, in order of their first job.
+    /// The names of the apps, in the order of their first jobs.
     pub(crate) apps: Vec<&'a str>,
-    /// One request for each shape.
+    /// One request per shape.
     pub(crate) shapes: Vec<&'a Request>,
 }
 
@@ -41,7 +40,7 @@ pub(crate) struct JobGroup {
     pub(crate) app_hash: u64,
 }
 
-/// Hashes small integers; clients cannot choose them, as names are interned before.
+/// Hashes small integers. Clients cannot choose these, because names are interned first.
 #[derive(Default)]
 pub(crate) struct IntHasher(u64);
 
@@ -66,7 +65,7 @@ impl Hasher for IntHasher {
 pub(crate) type IntMap<K, V> = HashMap<K, V, BuildHasherDefault<IntHasher>>;
 
 impl<'a> Batch<'a> {
-    /// `totals` is what all cells have, for the order of dominant shares.
+    /// Creates a batch. `totals` is what all cells have, for the order of dominant shares.
     pub(crate) fn new(jobs: &'a [Job], order: Order, totals: Option<&Totals>) -> Self {
         let mut batch = Self {
             order: Vec::with_capacity(jobs.len()),
@@ -84,7 +83,7 @@ impl<'a> Batch<'a> {
                 .sort_by_cached_key(|position| diego_place(&jobs[*position as usize]));
         }
         if let Some(totals) = totals {
-            // stable: equal shares keep their order of arrival
+            // a stable sort: equal shares keep their order of arrival
             let share = |position: &u32| totals.dominant_share(&jobs[*position as usize].request);
             let mut shares: Vec<(f64, u32)> =
                 batch.order.iter().map(|at| (share(at), *at)).collect();
@@ -94,7 +93,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// What the job at this position has in common with others.
+    /// Returns what the job at this position has in common with others.
     pub(crate) fn group(&self, position: u32) -> JobGroup {
         self.groups[self.group_of[position as usize] as usize]
     }
@@ -128,11 +127,11 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The same instance in two jobs: app and index of an LRP, request id and index of a task (a
+    /// Drops jobs that are the same instance: same app and index of an LRP, or same request id and index of a task (a
     /// task without an id has no duplicates).
     fn drop_duplicates(&mut self, jobs: &'a [Job]) {
         let mut owners = Owners::default();
-        // by owner: one more than the last index, as long as indices only increase, which is usual
+        // by owner: the last index plus one, as long as indices only increase, which is usual
         let mut rising: Vec<u32> = Vec::new();
         let mut first: IntMap<(u32, u32), u32> = IntMap::default();
         for (position, job) in jobs.iter().enumerate() {
@@ -167,7 +166,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Numbers what indices belong to: apps, and the requests of tasks.
+/// Numbers the owners of indices: apps, and requests of tasks.
 #[derive(Default)]
 struct Owners<'a> {
     tasks: FastMap<(&'a str, usize), u32>,
@@ -191,13 +190,13 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Batches have far fewer than 2^32 jobs.
+/// Converts a count; batches have far fewer than 2^32 jobs.
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// First instances, then tasks, then the rest by index; the largest memory first in each. The sort
-/// is stable, so ties keep their order of arrival.
+/// Returns the sort key of Diego's order: first instances, then tasks, then the rest by index, each with the largest
+/// memory first. The sort is stable, so ties keep their order of arrival.
 fn diego_place(job: &Job) -> (u8, u32, std::cmp::Reverse<i64>) {
     let (group, index) = match (job.request.kind, job.index) {
         (Kind::Lrp, 0) => (0, 0),
@@ -218,7 +217,7 @@ fn shape_hash(request: &Request) -> u64 {
     hasher.finish()
 }
 
-/// Whether no filter can tell the two apart, on any cell.
+/// Returns whether no filter can distinguish the two requests, on any cell.
 fn same_shape(a: &Request, b: &Request) -> bool {
     same_demands(a, b)
         && a.amounts() == b.amounts()
@@ -229,7 +228,7 @@ fn same_shape(a: &Request, b: &Request) -> bool {
         && a.strict == b.strict
 }
 
-/// Whether no filter can tell the two apart, except filters that depend on debits.
+/// Returns whether no filter can distinguish the two requests, except filters that depend on debits.
 pub(crate) fn same_demands(a: &Request, b: &Request) -> bool {
     std::ptr::eq(a, b)
         || (a.kind == b.kind

@@ -1,4 +1,4 @@
-//! How many more instances of one size fit, also with additional cells.
+//! How many more instances of one size fit, optionally with additional cells.
 
 use std::collections::BTreeMap;
 
@@ -42,10 +42,9 @@ pub struct ZoneCapacity {
 }
 
 impl Pool {
-    /// How many more instances of the request fit under the policy's filters, with each cell filled
-    /// on its own. Narrowings and scores choose between cells and exclude none, so they do not
-    /// matter; nor does the limit of starts in flight, which is temporary. At most
-    /// [`MAX_INSTANCES`] are counted on a cell.
+    /// Returns how many more instances of the request fit under the policy's filters, with each cell filled on its own.
+    /// Narrowings and scores choose between cells and exclude none, so they do not matter; neither does the limit of
+    /// starts in flight, which is temporary. At most [`MAX_INSTANCES`] are counted per cell.
     pub fn capacity(&self, request: &Request, policy: &Policy, context: &PlanContext) -> Capacity {
         let now = Now::of(context);
         let mut capacity = Capacity::default();
@@ -74,7 +73,7 @@ impl Pool {
             request: request.clone().into(),
             index: 0,
         };
-        // the in-flight limit would come before any filter
+        // otherwise these limits would be reported before any filter
         let policy = Policy {
             max_in_flight: 0,
             max_starting_per_cell: 0,
@@ -88,7 +87,7 @@ impl Pool {
             .map(|decision| decision.verdict)
         {
             Some(Verdict::Unplaced(why)) => *why,
-            // for example an objective of the request that gives no finite number
+            // for example, an objective of the request that gives no finite number
             _ => Unplaced {
                 reason: "no cell passes the filters".into(),
                 tally: Vec::new(),
@@ -96,9 +95,9 @@ impl Pool {
         }
     }
 
-    /// Adds empty cells like an existing one: what if there were `count` more? They have no
-    /// instances, are not evacuating, and are the last of their zone by index. Returns their names,
-    /// `LIKE-new-1` and so on; a long name is shortened.
+    /// Adds `count` empty cells like an existing one, for what-if questions. They have no instances, are not
+    /// evacuating, and come last by index in their zone. Returns their names, `LIKE-new-1` and so on; a long name is
+    /// shortened.
     pub fn add_like(&mut self, like: &str, count: u32) -> Result<Vec<String>, Invalid> {
         let model = self
             .get(like)
@@ -127,10 +126,10 @@ impl Pool {
     }
 }
 
-/// How many characters of a cell's name are used in the name of a copy.
+/// How many characters of a cell's name are used in the names of copies.
 const MAX_STEM: usize = 100;
 
-/// The cell without anything that depends on its work.
+/// Returns the cell without anything that depends on its work.
 fn emptied(cell: &Cell) -> Cell {
     let mut empty = Cell {
         available: cell.total.clone(),
@@ -144,7 +143,7 @@ fn emptied(cell: &Cell) -> Cell {
     empty
 }
 
-/// How many instances fit on one cell.
+/// Returns how many instances fit on one cell.
 fn room(cell: &Cell, request: &Request, policy: &Policy, now: Now<'_>) -> u64 {
     let filters: Vec<&Filter> = policy
         .stages_for(request.kind)
@@ -164,7 +163,7 @@ fn room(cell: &Cell, request: &Request, policy: &Policy, now: Now<'_>) -> u64 {
         .min()
         .unwrap_or(i64::MAX)
         .clamp(0, i64::from(MAX_INSTANCES));
-    // the first instance may exclude others: `far` from itself, with `strict`
+    // the first instance may exclude others, such as `far` from itself with `strict`
     let mut after = cell.clone();
     after.debit(request, None);
     after.available.clone_from(&cell.available);
@@ -175,7 +174,7 @@ fn room(cell: &Cell, request: &Request, policy: &Policy, now: Now<'_>) -> u64 {
     }
 }
 
-/// How many instances the filter lets onto the cell; none = any number.
+/// Returns how many instances the filter admits to the cell; none if any number.
 fn bound(filter: &Filter, cell: &Cell, request: &Request) -> Option<i64> {
     let times = |has: i64, each: i64| (each > 0).then(|| has / each);
     match filter {

@@ -1,4 +1,4 @@
-//! A cell as it describes itself, in advertisements, bids and scenarios.
+//! A cell's description of itself, in advertisements, bids and scenarios.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -25,10 +25,9 @@ pub(crate) use interner::AttributeInterner;
 /// A machine that runs work. Only `cell`, `total` and `available` are required; fields with their
 /// default value are not written.
 ///
-/// Three kinds of facts stand apart: amounts ([`Resources`]), the instances counted ([`Counts`]),
-/// and what operators set ([`Attributes`]), which is the same on many cells and rarely changes; the
-/// fields of the last can be read as if they were the cell's own. In messages and files all of them
-/// are at one level.
+/// There are three kinds of facts: amounts ([`Resources`]), counts of instances ([`Counts`]), and what operators set
+/// ([`Attributes`]), which is the same on many cells and rarely changes. Attributes can be read as if they were the
+/// cell's own fields. In messages and files all of them are at one level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "attributes::Flat", into = "attributes::Flat")]
 pub struct Cell {
@@ -36,20 +35,20 @@ pub struct Cell {
     pub cell: String,
     /// The cell's index in its deployment (a BOSH index).
     pub index: u32,
-    /// All resources, overcommit included. A cell with a total of 0 of a resource never wins,
-    /// except for cpu, extras and devices.
+    /// All resources, including overcommit. A cell with a total of 0 of a resource never wins, except for cpu, extras
+    /// and devices.
     pub total: Resources,
     /// What is not reserved; may be negative.
     pub available: Resources,
-    /// The instances on it, counted.
+    /// Counts of its instances.
     pub counts: Counts,
-    /// Accepts no new work: it drains or is cordoned.
+    /// Whether it accepts no new work, because it drains or is cordoned.
     pub evacuating: bool,
-    /// Of the two it is cordoned: what runs on it stays.
+    /// Whether that is because it is cordoned: what runs on it stays.
     pub cordoned: bool,
-    /// The last starts, in any order: each has its age.
+    /// The last starts, in any order; each has its age.
     pub recent_starts: Vec<RecentStart>,
-    /// What operators set. Equal attributes of a pool's cells are shared.
+    /// What operators set. Cells of a pool share equal attributes.
     pub attributes: Arc<Attributes>,
 }
 
@@ -64,9 +63,9 @@ impl Deref for Cell {
 /// A platform image: version and build stamp (`YYYYMMDDTHHMMSSZ`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Platform {
-    /// Such as `"7.0"`.
+    /// A version such as `"7.0"`.
     pub version: String,
-    /// Such as `"20260301T000000Z"`.
+    /// A stamp such as `"20260301T000000Z"`.
     pub stamp: Stamp,
 }
 
@@ -80,7 +79,7 @@ pub struct RecentStart {
 }
 
 impl Cell {
-    /// Whether it runs work of this form at all.
+    /// Returns whether it runs work of this form at all.
     pub fn runs(&self, form: Form) -> bool {
         match form {
             Form::Command => !self.droplets_only,
@@ -89,7 +88,7 @@ impl Cell {
         }
     }
 
-    /// An empty cell of this name and size, everything available.
+    /// Creates an empty cell of this name and size, with everything available.
     pub fn new(name: impl Into<String>, total: Resources) -> Self {
         Self {
             cell: name.into(),
@@ -104,38 +103,38 @@ impl Cell {
         }
     }
 
-    /// Its attributes, to be changed; they are copied if other cells share them.
+    /// Returns its attributes for modification; they are copied if other cells share them.
     pub fn attributes_mut(&mut self) -> &mut Attributes {
         Arc::make_mut(&mut self.attributes)
     }
 
-    /// The number of instances of `app`.
+    /// Returns the number of instances of `app`.
     pub fn count_of(&self, app: &str) -> u32 {
         self.counts.apps.get(app).copied().unwrap_or(0)
     }
 
-    /// The planned reboot in milliseconds since the Unix epoch, unless it is in the past: before
-    /// now, or before the last boot.
+    /// Returns the planned reboot in milliseconds since the Unix epoch, unless it is past: before now, or before the
+    /// last boot.
     pub(crate) fn planned_reboot_ms(&self, now_ms: i64) -> Option<i64> {
         let planned = self.next_reboot.as_ref()?.ms();
         let booted = self.last_boot.as_ref().map(Timestamp::ms);
         (planned >= now_ms && booted.is_none_or(|booted| planned >= booted)).then_some(planned)
     }
 
-    /// Adds one instance of `request`: takes its resources and the devices it was given, and counts it.
+    /// Adds one instance of `request`: takes its resources and the devices that it was given, and counts it.
     pub fn debit(&mut self, request: &Request, given: Option<&DeviceShares>) {
         self.available.debit(request, given);
         self.counts.debit(request);
     }
 
-    /// The opposite of [`Cell::debit`]. No count falls below 0: a newer report of the cell may no
-    /// longer include what was debited.
+    /// Reverts [`Cell::debit`]. No count falls below 0: a newer report of the cell may no longer include what was
+    /// debited.
     pub fn credit(&mut self, request: &Request, given: Option<&DeviceShares>) {
         self.available.credit(request, given);
         self.counts.credit(request);
     }
 
-    /// Rejects what is not valid: a bad name, negative or absurd totals, lists that are too long.
+    /// Rejects invalid cells: bad names, negative or absurd totals, lists that are too long.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("cell", &self.cell)?;
         check_name("zone", &self.zone)?;
@@ -161,7 +160,7 @@ impl Cell {
         check_count("recent_starts", self.recent_starts.len(), 1_000)
     }
 
-    /// No more is available than the total, so that used fractions are in 0..1.
+    /// Checks that no more is available than the total, so that used fractions are within 0..1.
     fn check_within_total(&self) -> Result<(), Invalid> {
         let (available, total) = (&self.available, &self.total);
         let limit = |resource| Some((available.get(resource)?, total.get(resource)?));
@@ -179,7 +178,7 @@ impl Cell {
         self.check_same_devices()
     }
 
-    /// What is available are devices of the total.
+    /// Checks that the available devices are those of the total.
     fn check_same_devices(&self) -> Result<(), Invalid> {
         let same = |(name, set): &(&String, &DeviceSet)| {
             let of = self.total.devices.get(*name);

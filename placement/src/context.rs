@@ -11,14 +11,13 @@ use crate::decision::Explain;
 /// decisions.
 #[derive(Clone, Debug, Default)]
 pub struct PlanContext {
-    /// Decides ties and samples.
+    /// Determines ties and samples.
     pub seed: u64,
-    /// The auction's id: the same jobs are drawn differently in another auction.
+    /// The auction's id: in another auction the same jobs are drawn differently.
     pub auction: u128,
     /// Milliseconds since the Unix epoch, for dates that operators set (a planned reboot).
     pub now_ms: i64,
-    /// Pick the first cell by name among the finalists instead of drawing (scenario `pick:
-    /// "first"`).
+    /// Whether to pick the first finalist by name instead of drawing (scenario `pick: "first"`).
     pub first: bool,
     /// Cells left out of this auction (no bid, or no responders).
     pub absent: BTreeSet<Arc<str>>,
@@ -31,7 +30,7 @@ pub struct PlanContext {
 }
 
 impl PlanContext {
-    /// Whether no cell of the pool is left out of this auction.
+    /// Returns whether no cell of the pool is left out of this auction.
     pub(crate) fn has_all_cells(&self) -> bool {
         self.absent.is_empty() && self.expired.is_empty()
     }

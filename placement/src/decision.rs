@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::{DeviceShares, FreeDevices};
 
-/// How much a plan explains. More costs more; a job that is not placed always has its tally.
+/// How much a plan explains. More costs more; an unplaced job always has its tally.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Explain {
     /// Only the winner: what the auctioneer needs.
     #[default]
     Winner,
-    /// Also the finalists.
+    /// The finalists as well.
     Finalists,
-    /// Also every stage's survivors and rejections, and each finalist's rating, term by term.
+    /// As well, every stage's survivors and rejections, and each finalist's rating, term by term.
     Stages,
-    /// Also the names of the cells in each rejection.
+    /// As well, the names of the cells in each rejection.
     Cells,
 }
 
@@ -34,31 +34,31 @@ pub struct Decision {
     pub job: usize,
     /// The cell, or why there is none.
     pub verdict: Verdict,
-    /// Whether it is to wait for a later batch although its request does not wait for room: the cell that it wins has
-    /// as many starting instances as the policy allows. The verdict says which cell that is.
+    /// Whether it must wait for a later batch even if its request allows no waiting: the cell that it wins has as many
+    /// starting instances as the policy allows. The verdict names that cell.
     pub deferred: bool,
     /// The devices that it gets there; none if it asks for none.
     pub devices: Option<Box<DeviceShares>>,
-    /// The cells from which the winner was drawn, sorted; empty unless asked for.
+    /// The cells from which the winner was drawn, sorted; empty unless requested.
     pub finalists: Vec<Arc<str>>,
-    /// The winner's; none if the policy rates no cell.
+    /// The winner's rating; none if the policy rates no cell.
     pub rating: Option<Rating>,
-    /// Stages and ratings; none unless asked for.
+    /// Stages and ratings; none unless requested.
     pub explanation: Option<Box<Explanation>>,
 }
 
-/// How good a cell is for a job, as the policy picks: the lowest cost wins, or the highest score.
+/// How good a cell is for a job: depending on the policy's pick, the lowest cost or the highest score wins.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rating {
-    /// Low wins.
+    /// The lowest wins.
     Cost(f64),
-    /// High wins.
+    /// The highest wins.
     Score(f64),
 }
 
 impl Rating {
-    /// It, if it is a cost.
+    /// Returns the number if it is a cost.
     pub fn cost(self) -> Option<f64> {
         match self {
             Self::Cost(cost) => Some(cost),
@@ -66,7 +66,7 @@ impl Rating {
         }
     }
 
-    /// It, if it is a score.
+    /// Returns the number if it is a score.
     pub fn score(self) -> Option<f64> {
         match self {
             Self::Cost(_) => None,
@@ -74,7 +74,7 @@ impl Rating {
         }
     }
 
-    /// The better of two first: the lower cost, the higher score.
+    /// Orders the better one first: the lower cost, the higher score.
     pub fn best_first(&self, other: &Self) -> std::cmp::Ordering {
         match (self, other) {
             (Self::Score(a), Self::Score(b)) => b.total_cmp(a),
@@ -86,14 +86,14 @@ impl Rating {
 /// The result for one job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// To this cell.
+    /// Placed on this cell.
     Placed {
         /// The winner's name.
         cell: Arc<str>,
     },
-    /// Nowhere.
+    /// Placed nowhere.
     Unplaced(Box<Unplaced>),
-    /// The same instance is earlier in the batch, and this one shares its outcome.
+    /// The same instance is earlier in the batch, and this job shares its outcome.
     Duplicate {
         /// The earlier job's position in the batch.
         of: usize,
@@ -103,7 +103,7 @@ pub enum Verdict {
 /// Why a job was not placed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unplaced {
-    /// One line, with Diego's texts where Diego has one.
+    /// One line, in Diego's words where Diego has them.
     pub reason: String,
     /// What each stage dropped, grouped by reason: its size does not depend on the number of cells.
     pub tally: Vec<Tally>,
@@ -114,8 +114,8 @@ pub struct Unplaced {
 pub struct Tally {
     /// The stage's name.
     pub stage: String,
-    /// How many cells it dropped; 0 for a further resource that the cells lack, for which another
-    /// stage has dropped them already.
+    /// How many cells it dropped; 0 for an additional resource that the cells lack although another stage dropped them
+    /// first.
     pub cells: usize,
     /// What was needed, if it is a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,10 +126,10 @@ pub struct Tally {
     /// The reason in words, if numbers do not express it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// For a set of devices: how near the dropped cells come.
+    /// For a set of devices: how close the dropped cells came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<FreeDevices>,
-    /// The cells by name, if asked for.
+    /// The names of the cells, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -141,8 +141,7 @@ pub struct Explanation {
     pub stages: Vec<StageReport>,
     /// Each finalist's rating, term by term.
     pub ratings: Vec<RatingReport>,
-    /// Whether the terms are multiplied, with the product scaled to 0..1 after each; otherwise they
-    /// are added.
+    /// Whether the terms are multiplied, with the product scaled to 0..1 after each; otherwise they are added.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub product: bool,
     /// Ignored hints and other notes.

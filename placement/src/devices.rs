@@ -1,10 +1,9 @@
-//! Sets of equal devices, such as the gpus of a cell: what a cell has, what a request asks for, and
-//! the rule by which an instance gets its devices.
+//! Sets of equal devices, such as the gpus of a cell: what a cell has, what a request asks for, and the rule by which
+//! an instance gets its devices.
 //!
-//! A request asks for a number of devices of a set and an amount of each. **The rule**: of the devices
-//! that have the amount free it gets those with the least free, and of equal ones those with the lowest
-//! numbers. So a share goes to the device that it fills best, which keeps whole devices whole, and
-//! whole devices are given from 0 on.
+//! A request asks for a number of devices of a set and an amount of each. **The rule**: of the devices with enough
+//! free, it gets those with the least free, and among equal ones those with the lowest numbers. So a share goes to the
+//! device that it fills best, which keeps whole devices whole, and whole devices are assigned from 0 upwards.
 
 use std::collections::BTreeMap;
 
@@ -17,24 +16,24 @@ use crate::{
 
 /// The most devices of a set.
 pub const MAX_DEVICES: u32 = 256;
-/// The most sets of a cell, of a request.
+/// The most sets of a cell or a request.
 pub const MAX_DEVICE_SETS: usize = 16;
-/// The most models that a request may name for a set, and the characters of one.
+/// The most models that a request may name for a set; below, the most characters of one.
 const MAX_MODELS: usize = 64;
 const MAX_MODEL: usize = 128;
 
-/// A set of equal devices of a cell, in all or not reserved.
+/// A set of equal devices of a cell: in total, or not reserved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceSet {
     /// How many there are; their numbers are 0 to `count` - 1.
     pub count: u32,
-    /// What each of them has, in a unit of the operator's choice: thousandths, MiB of its memory.
+    /// What each of them has, in a unit of the operator's choice, such as thousandths or MiB of its memory.
     pub each: i64,
     /// Their model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Of what is available: what each has free, by number; negative where it is overcommitted. Empty =
-    /// each has all of it free.
+    /// In `available`: what each device has free, by number; negative if it is overcommitted. Empty means that each is
+    /// completely free.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub free: Vec<i64>,
 }
@@ -44,10 +43,10 @@ pub struct DeviceSet {
 pub struct DeviceNeed {
     /// How many devices, of one cell.
     pub count: u32,
-    /// How much of each; none = all that a device has.
+    /// How much of each; none means all of a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<i64>,
-    /// Models that serve; empty = any.
+    /// Models that are acceptable; empty means any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
 }
@@ -61,22 +60,22 @@ pub struct DeviceShare {
     pub numbers: Vec<u32>,
 }
 
-/// The devices that an instance has on its cell, by the names of the sets.
+/// The devices that an instance has on its cell, by set name.
 pub type DeviceShares = BTreeMap<String, DeviceShare>;
 
-/// How near devices that do not suffice come: the most that one of them has free.
+/// How close insufficient devices come to a need: the most that one of them has free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeDevices {
     /// What is needed of each.
     pub amount: i64,
     /// The most that a device has free; 0 if there is none.
     pub most: i64,
-    /// How many devices have as much free; 0 = there is no device that could serve.
+    /// How many devices have that much free; 0 if no device could serve.
     pub devices: u64,
 }
 
 impl DeviceSet {
-    /// So many devices of which each has so much.
+    /// Creates a set of this many devices with this much each.
     pub fn new(count: u32, each: i64) -> Self {
         Self {
             count,
@@ -85,7 +84,7 @@ impl DeviceSet {
         }
     }
 
-    /// What a device has free; 0 if there is none of this number.
+    /// Returns what a device has free; 0 if the number does not exist.
     pub fn free(&self, number: u32) -> i64 {
         if number >= self.count {
             return 0;
@@ -93,12 +92,12 @@ impl DeviceSet {
         self.free.get(number as usize).copied().unwrap_or(self.each)
     }
 
-    /// What is free on all devices together; what is overcommitted counts as 0.
+    /// Returns the sum of what is free on all devices; overcommitted ones count as 0.
     pub fn sum_free(&self) -> i64 {
         (0..self.count).map(|number| self.free(number).max(0)).sum()
     }
 
-    /// How many devices have enough free for the need; 0 if they are of another model.
+    /// Returns how many devices have enough free for the need; 0 if they are of another model.
     pub(crate) fn enough(&self, need: &DeviceNeed) -> u32 {
         let amount = need.amount.unwrap_or(self.each);
         if !self.is_of(need) {
@@ -111,8 +110,8 @@ impl DeviceSet {
         u32::try_from(enough.count()).unwrap_or(u32::MAX)
     }
 
-    /// How many devices have enough free for the need, and what is free on those that have too little; all is
-    /// too little where they are of another model.
+    /// Returns how many devices have enough free for the need, and the sum of what is free on those that have too
+    /// little. Devices of another model all have too little.
     pub(crate) fn enough_and_too_small(&self, need: &DeviceNeed) -> (u32, i64) {
         let amount = need.amount.unwrap_or(self.each);
         if !self.is_of(need) {
@@ -130,7 +129,7 @@ impl DeviceSet {
         (enough, too_small)
     }
 
-    /// The devices that an instance with this need gets, by the rule above; none if too few have enough.
+    /// Returns the devices that an instance with this need gets, by the rule above; none if too few have enough.
     pub(crate) fn choose(&self, need: &DeviceNeed) -> Option<DeviceShare> {
         if !self.is_of(need) {
             return None;
@@ -157,20 +156,20 @@ impl DeviceSet {
                 *free += sign * share.amount;
             }
         }
-        // one form only of a set that is all free, so that equal sets are equal
+        // a single form for a set that is completely free, so that equal sets compare equal
         if self.free.iter().all(|free| *free == self.each) {
             self.free.clear();
         }
     }
 
-    /// How many instances with this need get their devices, one after the other; at most `most`.
+    /// Returns how many instances with this need get their devices, one after the other; at most `most`.
     pub(crate) fn room(&self, need: &DeviceNeed, most: i64) -> i64 {
         if !self.is_of(need) {
             return 0;
         }
         let amount = need.amount.unwrap_or(self.each).max(1);
         let free = (0..self.count).map(|number| self.free(number).max(0));
-        // the two common needs can be counted, which spares a copy of the set
+        // the two common needs can be counted without a copy of the set
         if need.count == 1 {
             return free.map(|free| free / amount).sum::<i64>().min(most);
         }
@@ -187,7 +186,7 @@ impl DeviceSet {
         while room < most
             && let Some(mut share) = left.choose(need)
         {
-            // the chosen had the least free and now have less, so they are chosen until one is used up
+            // the chosen ones had the least free and now have less, so they stay chosen until one is used up
             let free = share.numbers.iter().map(|number| left.free(*number));
             let least = free.min().unwrap_or(0);
             let times = (least / share.amount.max(1)).clamp(1, most - room);
@@ -198,7 +197,7 @@ impl DeviceSet {
         room
     }
 
-    /// The most that a device has free for the need.
+    /// Returns the most that a device has free for the need.
     fn nearest(&self, need: &DeviceNeed) -> FreeDevices {
         let mut nearest = FreeDevices {
             amount: need.amount.unwrap_or(self.each),
@@ -224,7 +223,7 @@ impl DeviceSet {
                 .is_some_and(|model| need.models.contains(model))
     }
 
-    /// Rejects a set that no cell can have. `total`: it is all that there is, so `free` says nothing.
+    /// Rejects a set that no cell can have. `total` means that this is a total, in which `free` is meaningless.
     pub(crate) fn check(&self, field: &str, total: bool) -> Result<(), Invalid> {
         check_number(
             &format!("{field}.count"),
@@ -253,14 +252,14 @@ impl DeviceSet {
         Ok(())
     }
 
-    /// Whether both are the same devices, whatever is free of them.
+    /// Returns whether both are the same devices, whatever is free on them.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.count, self.each, &self.model) == (other.count, other.each, &other.model)
     }
 }
 
 impl DeviceNeed {
-    /// So many devices, so much of each; none = all of each.
+    /// Creates a need for this many devices with this much of each; none means all of each.
     pub fn new(count: u32, amount: Option<i64>) -> Self {
         Self {
             count,
@@ -286,7 +285,7 @@ impl DeviceNeed {
     }
 }
 
-/// Rejects what no instance can have: bad names, no amount, numbers out of range or order.
+/// Rejects shares that no instance can have: bad names, no amount, numbers out of range or out of order.
 ///
 /// # Errors
 /// Names the field, below `field`.
@@ -314,13 +313,13 @@ impl DeviceShare {
 }
 
 impl FreeDevices {
-    /// Of the sets, that of this name: how near it comes.
+    /// Returns how close the set of this name comes to the need.
     pub(crate) fn of(sets: &BTreeMap<String, DeviceSet>, name: &str, need: &DeviceNeed) -> Self {
         let set = sets.get(name);
         set.map(|set| set.nearest(need)).unwrap_or_default()
     }
 
-    /// Takes in other devices; of sets of different sizes those that have most free count.
+    /// Merges other devices; if the sets differ, those with the most free count.
     pub(crate) fn merge(&mut self, other: Self) {
         if other.devices == 0 {
             return;
@@ -334,7 +333,7 @@ impl FreeDevices {
 }
 
 impl std::fmt::Display for FreeDevices {
-    /// Such as `3 devices have 200 free, none has 300`.
+    /// Writes, for example, `3 devices have 200 free, none has 300`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             amount,
@@ -353,7 +352,7 @@ impl std::fmt::Display for FreeDevices {
 /// The names of the resources of every cell.
 pub(crate) const TAKEN: [&str; 4] = ["memory", "disk", "containers", "cpu"];
 
-/// Rejects a name that no variable of the environment can be made of, and those of other resources.
+/// Rejects a name from which no environment variable can be made, and names of other resources.
 pub(crate) fn check_device_name(field: &str, name: &str) -> Result<(), Invalid> {
     let fine = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     let begins = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase());

@@ -1,4 +1,4 @@
-//! Droplets and their staging: work in the form in which DEAs run it.
+//! Droplets and their staging: work in the form that DEAs run.
 
 use std::fmt;
 
@@ -7,31 +7,31 @@ use serde_json::{Map, Value};
 
 use crate::{invalid::Invalid, source::check_url};
 
-/// The most that a droplet or its staging takes in a message, bytes.
+/// The largest size of a droplet or its staging in a message, in bytes.
 const MAX_BYTES: usize = 512 << 10;
 
-/// What a cell that runs droplets is told of one: its address, its services, its environment and so on. Nobody on
-/// the way there reads it, and it has no text form: it is full of credentials.
+/// What a cell that runs droplets is told about one: its address, services, environment and so on. Nobody on the way
+/// reads it, and it has no text form, because it is full of credentials.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Droplet(pub Map<String, Value>);
 
 impl Droplet {
-    /// Rejects one that is too large, one without an address that a cell can fetch, and NUL in any text: cells pass
-    /// texts on that end with one. `field` is its name in the request; the errors show nothing else of it.
+    /// Rejects a droplet that is too large, one without an address that a cell can fetch, and NUL in any text: cells
+    /// pass on texts that end with one. `field` is its name in the request; the errors show nothing else of it.
     pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
         check(&self.0, field, &["uri"])
     }
 }
 
-/// What a cell that stages apps is told of one: where the app's source is, where its droplet goes, its services, its
-/// environment and so on. As with a [`Droplet`], nobody on the way there reads it, and it has no text form.
+/// What a cell that stages apps is told about one: the address of its source, the address for its droplet, its
+/// services, environment and so on. As with a [`Droplet`], nobody on the way reads it, and it has no text form.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Staging(pub Map<String, Value>);
 
 impl Staging {
-    /// Rejects what [`Droplet::check`] rejects of a droplet; it has two addresses.
+    /// Rejects the same as [`Droplet::check`], with two addresses.
     pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
         check(&self.0, field, &["download_uri", "upload_uri"])
     }
@@ -57,7 +57,7 @@ fn check(map: &Map<String, Value>, field: &str, addresses: &[&str]) -> Result<()
     Ok(())
 }
 
-/// Whether any text in a value has a NUL. A value is no deeper than its JSON was.
+/// Returns whether any text in a value contains a NUL. A value is no deeper than its JSON was.
 fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),

@@ -1,5 +1,5 @@
-//! The work that is expected: sizes of instances with their shares, given in a policy's file or learnt from the
-//! requests that came last. The score `fragmentation` measures what it could not use.
+//! The expected work: sizes of instances with their shares, given in a policy's file or learnt from the last requests.
+//! The score `fragmentation` measures what it could not use.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,20 +12,20 @@ use crate::{
     resources::{Amounts, Resource},
 };
 
-/// The most requests from which the expected work is learnt: the last ones.
+/// The most requests from which the expected work is learnt.
 pub const MAX_LEARNT_REQUESTS: usize = 4_096;
 /// The most sizes of expected work.
 pub const MAX_EXPECTED_SIZES: usize = 256;
-/// Sizes are taken from the most frequent on, until they are this share of all instances. What is rare would cost as
-/// much to look at as what is frequent.
+/// Sizes are taken in order of frequency until they make up this share of all instances. Rare sizes would cost as much
+/// to evaluate as frequent ones.
 const COVERED: f64 = 0.95;
-/// The expected work is drawn up anew when this share of it is of other sizes: every score depends on it, so that
-/// the chance differences of a steady load would cost more than they tell.
+/// The expected work is replaced when this share of it is of other sizes. Every score depends on it, so replacing it
+/// for the random fluctuations of a steady load would cost more than it is worth.
 const MOVED: f64 = 0.1;
-/// The most instances for which one request counts.
+/// The most instances that one request counts for.
 const MAX_WEIGHT: u64 = 1_000;
 
-/// What one instance needs: the part of a request that makes it fit a cell or not.
+/// What one instance needs: the part of a request that determines whether it fits a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Size {
     /// MiB.
@@ -40,7 +40,7 @@ pub struct Size {
     /// Named resources.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, i64>,
-    /// Devices by the names of the sets.
+    /// Devices, by set name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub devices: BTreeMap<String, DeviceNeed>,
 }
@@ -48,14 +48,14 @@ pub struct Size {
 /// Instances of one size among those expected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectedSize {
-    /// Its share, above 0: of the sum of all shares, which is 1 where they are learnt.
+    /// Its share, above 0, of the sum of all shares, which is 1 if they are learnt.
     pub share: f64,
     /// What one instance needs.
     #[serde(flatten)]
     pub size: Size,
 }
 
-/// The work that is expected: the most frequent sizes, by share, the largest first.
+/// The expected work: the most frequent sizes with their shares, the most frequent first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct ExpectedWork {
@@ -65,25 +65,25 @@ pub struct ExpectedWork {
     all: f64,
 }
 
-/// What was asked for last, from which the expected work is learnt. Bounded; the same requests in the same order
-/// give the same expected work.
+/// The last requests, from which the expected work is learnt. Bounded; the same requests in the same order give the
+/// same expected work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals {
-    /// The last requests: the number of their size, and for how many instances they count.
+    /// The last requests: the number of their size, and the number of instances that they count for.
     last: VecDeque<(u32, u64)>,
     numbers: FastMap<Size, u32>,
-    /// By number: the size, and the instances among `last`; of 0 the number is free.
+    /// By number: the size, and its instances among `last`; a number with 0 instances is free.
     counts: Vec<(Size, u64)>,
     unused: Vec<u32>,
-    /// Requests since the expected work was last drawn up.
+    /// Requests since the expected work was last computed.
     news: usize,
     work: ExpectedWork,
-    /// Counts how often it was drawn up.
+    /// Counts how often it was replaced.
     version: u64,
 }
 
 impl Size {
-    /// What one instance of the request needs.
+    /// Returns what one instance of the request needs.
     pub fn of(request: &Request) -> Self {
         Self {
             memory_mb: request.memory_mb,
@@ -94,7 +94,7 @@ impl Size {
         }
     }
 
-    /// The amounts; always one container.
+    /// Returns the amounts; always one container.
     pub(crate) fn amounts(&self) -> Amounts {
         Amounts::from_fn(|resource| match resource {
             Resource::Memory => self.memory_mb,
@@ -106,8 +106,8 @@ impl Size {
 }
 
 impl ExpectedWork {
-    /// The work of which these are instances, each with a weight above 0: the most frequent sizes that make up 95 %
-    /// of it, at most [`MAX_EXPECTED_SIZES`].
+    /// Returns the work that these instances make up, each with a weight above 0: the most frequent sizes that cover 95
+    /// % of it, at most [`MAX_EXPECTED_SIZES`].
     pub fn of(weighted: impl IntoIterator<Item = (Size, f64)>) -> Self {
         let mut by_size: BTreeMap<Size, f64> = BTreeMap::new();
         for (size, weight) in weighted {
@@ -115,7 +115,7 @@ impl ExpectedWork {
         }
         let all: f64 = by_size.values().sum();
         let mut sizes: Vec<(Size, f64)> = by_size.into_iter().collect();
-        // stable: equal weights stay in the order of the sizes
+        // a stable sort: equal weights stay in the order of the sizes
         sizes.sort_by(|a, b| b.1.total_cmp(&a.1));
         let mut covered = 0.0;
         let enough = sizes.iter().position(|(_, weight)| {
@@ -131,13 +131,13 @@ impl ExpectedWork {
         Self::exactly(sizes.collect())
     }
 
-    /// All of these sizes, with shares of any sum.
+    /// Returns exactly these sizes, with shares of any sum.
     pub(crate) fn exactly(sizes: Vec<ExpectedSize>) -> Self {
         let all = sizes.iter().map(|expected| expected.share).sum();
         Self { sizes, all }
     }
 
-    /// Whether more than a tenth of the work is of other sizes.
+    /// Returns whether more than a tenth of the work is of other sizes.
     fn differs_from(&self, other: &Self) -> bool {
         let mut shares: BTreeMap<&Size, f64> = BTreeMap::new();
         for expected in &self.sizes {
@@ -150,19 +150,19 @@ impl ExpectedWork {
             || self.sizes.is_empty() != other.sizes.is_empty()
     }
 
-    /// The sum of the shares.
+    /// Returns the sum of the shares.
     pub(crate) fn all(&self) -> f64 {
         self.all
     }
 
-    /// The sizes, the most frequent first.
+    /// Returns the sizes, the most frequent first.
     pub fn sizes(&self) -> &[ExpectedSize] {
         &self.sizes
     }
 }
 
 impl Arrivals {
-    /// One more request came; the oldest is forgotten if there are too many.
+    /// Adds a request; the oldest is forgotten if there are too many.
     pub(crate) fn add(&mut self, request: &Request) {
         let size = Size::of(request);
         let instances = request
@@ -177,7 +177,7 @@ impl Arrivals {
             self.forget();
         }
         self.news += 1;
-        // drawn up anew for each sixteenth of what is known: that costs little for each request
+        // recomputed after every sixteenth of what is remembered, which costs little per request
         if self.news > self.last.len() / 16 {
             self.news = 0;
             let counts = self.counts.iter().filter(|(_, count)| *count > 0);
@@ -195,7 +195,7 @@ impl Arrivals {
         }
         let number = self.unused.pop().unwrap_or_else(|| {
             self.counts.push((Size::default(), 0));
-            // fewer than the requests that are remembered
+            // there are fewer sizes than remembered requests
             u32::try_from(self.counts.len() - 1).unwrap_or(u32::MAX)
         });
         self.counts[number as usize].0 = size.clone();
@@ -215,17 +215,17 @@ impl Arrivals {
         }
     }
 
-    /// What is expected, from what is remembered.
+    /// Returns the expected work according to what is remembered.
     pub(crate) fn expected(&self) -> &ExpectedWork {
         &self.work
     }
 
-    /// Other expected work has another version.
+    /// Returns the version, which changes when the expected work does.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// How many requests are remembered.
+    /// Returns how many requests are remembered.
     pub(crate) fn len(&self) -> usize {
         self.last.len()
     }
@@ -275,8 +275,8 @@ mod tests {
             version = add(10 * (n % 10));
         }
         assert!(version < 40, "drawn up {version} times");
-        // one in twenty more of one size
-        let same = (0..1_000).map(|n| add(if n % 20 == 0 { 0 } else { 10 * (n % 10) }));
+        // the same sizes in nearly the same proportions
+        let same = (0..1_000).map(|n| add(if n % 20 == 5 { 0 } else { 10 * (n % 10) }));
         assert_eq!(same.last(), Some(version));
         let other = (0..1_000).map(|_| add(5)).last();
         assert!(other > Some(version));

@@ -1,4 +1,4 @@
-//! The names of a table's fields, and the name that a misspelt one is nearest to.
+//! The names of a table's fields, and suggestions for misspelt ones.
 
 use serde::{
     Deserialize, Deserializer, de,
@@ -8,10 +8,10 @@ use serde::{
 
 use crate::words::nearest;
 
-/// The fields that `T` reads, by the names that a file uses; none where `T` is not a plain struct.
+/// Returns the names of the fields that `T` reads from a file; none if `T` is not a plain struct.
 pub fn names<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
     let mut names: &'static [&'static str] = &[];
-    // ends with an error as soon as the struct has named its fields
+    // fails as soon as the struct has named its fields
     let _ = T::deserialize(Names(&mut names));
     names
 }
@@ -41,7 +41,7 @@ impl<'de> Deserializer<'de> for Names<'_> {
     }
 }
 
-/// `; did you mean "duration"?` where one of the valid names is near; else nothing.
+/// Returns `; did you mean "duration"?` if one of the valid names is similar, else nothing.
 pub fn hint(name: &str, valid: &[&str]) -> String {
     match nearest(name, valid) {
         Some(nearest) => format!("; did you mean {nearest:?}?"),
@@ -49,8 +49,8 @@ pub fn hint(name: &str, valid: &[&str]) -> String {
     }
 }
 
-/// The same for an error of serde such as "unknown field `los`, expected `latency` or `loss`", which
-/// lists the valid names itself.
+/// Returns the hint for an error of serde such as "unknown field `los`, expected `latency` or `loss`", which lists the
+/// valid names itself.
 pub fn hint_of(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     match quoted.next() {

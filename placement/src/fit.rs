@@ -1,5 +1,4 @@
-//! A request against the resources of a cell: whether it fits, which devices it gets, and debits and
-//! credits.
+//! A request and the resources of a cell: whether it fits, which devices it gets, debits and credits.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +9,13 @@ use crate::{
 };
 
 impl Resources {
-    /// Subtracts one instance of `request`, and the devices that it was given (see
-    /// [`Resources::choose_devices`]). Unlimited amounts stay so; the others may become negative.
+    /// Subtracts one instance of `request` and the devices that it was given (see [`Resources::choose_devices`]).
+    /// Unlimited amounts stay unlimited; the others may become negative.
     pub fn debit(&mut self, request: &Request, given: Option<&DeviceShares>) {
         self.apply(request, given, -1);
     }
 
-    /// Adds one instance of `request` and its devices: the opposite of [`Resources::debit`].
+    /// Adds one instance of `request` and its devices; reverts [`Resources::debit`].
     pub fn credit(&mut self, request: &Request, given: Option<&DeviceShares>) {
         self.apply(request, given, 1);
     }
@@ -34,15 +33,15 @@ impl Resources {
         apply_devices(&mut self.devices, given, sign);
     }
 
-    /// The devices that one instance of `request` gets here, by the rule of `devices.rs`; none if it asks
-    /// for none. A set of which too few have enough is left out.
+    /// Returns the devices that one instance of `request` gets here, by the rule of `devices.rs`; none if it asks for
+    /// none. A set with too few sufficient devices is omitted.
     pub fn choose_devices(&self, request: &Request) -> Option<Box<DeviceShares>> {
         choose_devices(&self.devices, request)
     }
 
-    /// The resources that are too small for `request`, each with what is needed and what is there,
-    /// in alphabetical order (`containers`, `cpu`, `disk`, `memory`, then extras by name, then devices by
-    /// name: how many are needed, and how many have enough free); empty = it fits.
+    /// Returns the resources that are too small for `request`, each with what is needed and what is available, in
+    /// alphabetical order (`containers`, `cpu`, `disk`, `memory`, then extras by name, then devices by name, with the
+    /// number needed and the number that have enough free). Empty means that it fits.
     pub fn lacks(&self, request: &Request) -> Vec<(String, i64, i64)> {
         let (have, needs) = (self.amounts(), request.needs());
         let lacking = |resource: &Resource| have[*resource] < needs[*resource];
@@ -62,33 +61,33 @@ impl Resources {
         lacking
     }
 
-    /// How many devices of the set are needed, and the smaller number that have enough free; none if
-    /// those are enough.
+    /// Returns how many devices of the set are needed, and the smaller number that have enough free; none if there are
+    /// enough.
     pub(crate) fn short_devices(&self, name: &str, request: &Request) -> Option<(i64, i64)> {
         let need = request.devices.get(name)?;
         let has = self.devices.get(name).map_or(0, |set| set.enough(need));
         (has < need.count).then_some((need.count.into(), has.into()))
     }
 
-    /// The sets of which a device of `given` has too little free, by name, each with what is needed of the
-    /// device and what it has.
+    /// Returns the sets of which a device of `given` has too little free, by name, each with what is needed of the
+    /// device and what it has free.
     pub fn lacks_devices(&self, given: &DeviceShares) -> Vec<(String, i64, i64)> {
         let short = |(name, share): (&String, &crate::devices::DeviceShare)| {
             let set = self.devices.get(name);
             let free = |number: &u32| set.map_or(0, |set| set.free(*number));
-            // without numbers nobody chose: there was none to give
+            // without numbers nobody chose any, because none were free
             let least = share.numbers.iter().map(free).min().unwrap_or(0);
             (least < share.amount).then(|| (name.clone(), share.amount, least))
         };
         given.iter().filter_map(short).collect()
     }
 
-    /// Whether one instance of `request` fits; exactly enough fits.
+    /// Returns whether one instance of `request` fits; exactly enough fits.
     pub fn fits(&self, request: &Request) -> bool {
         self.amounts().covers(&request.needs()) && self.has_extras(request)
     }
 
-    /// Whether the extra resources and the devices suffice for one instance of `request`.
+    /// Returns whether the extra resources and the devices suffice for one instance of `request`.
     pub(crate) fn has_extras(&self, request: &Request) -> bool {
         let mut wanted = request.extra.iter();
         wanted.all(|(name, amount)| self.extra(name) >= *amount)
@@ -96,7 +95,7 @@ impl Resources {
     }
 }
 
-/// Whether there are the devices for one instance of `request`.
+/// Returns whether the devices for one instance of `request` are available.
 pub(crate) fn has_devices(sets: &BTreeMap<String, DeviceSet>, request: &Request) -> bool {
     request.devices.iter().all(|(name, need)| {
         let set = sets.get(name);
@@ -104,7 +103,7 @@ pub(crate) fn has_devices(sets: &BTreeMap<String, DeviceSet>, request: &Request)
     })
 }
 
-/// See [`Resources::choose_devices`].
+/// Implements [`Resources::choose_devices`].
 pub(crate) fn choose_devices(
     sets: &BTreeMap<String, DeviceSet>,
     request: &Request,
@@ -120,7 +119,7 @@ pub(crate) fn choose_devices(
     (!given.is_empty()).then(|| Box::new(given))
 }
 
-/// Adds `sign` times what was given; sets that are not there stay so.
+/// Adds `sign` times what was given; missing sets stay missing.
 pub(crate) fn apply_devices(
     sets: &mut BTreeMap<String, DeviceSet>,
     given: Option<&DeviceShares>,

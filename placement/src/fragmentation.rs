@@ -1,15 +1,15 @@
-//! Fragments: what is left of a resource on a cell and the expected work could not use.
+//! Fragments: what is free of a resource on a cell and the expected work could not use.
 //!
 //! The fragment that a size of expected work leaves of a resource is, of what the cell has free,
-//! * all, if an instance of the size does not fit the cell, or asks for none of the resource;
-//! * of devices: what those have free that have too little for the size;
-//! * of any other resource: what remains when as many instances of the size as fit were placed.
+//! - all of it, if an instance of the size does not fit the cell, or asks for none of the resource;
+//! - for devices: what is free on those that have too little for the size;
+//! - for any other resource: what remains after as many instances of the size as fit were placed.
 //!
-//! A cell's fragment is the mean over the sizes, by their shares. What the cell cannot *feed* may count as well: of
-//! what is free, as much as goes beyond what its free cpu (or another amount) would serve, if work came in the
-//! proportions that are expected. The *gradient* of a placement is by how much it
-//! lowers the fragment of the cell. For devices this is the measure of Weng et al., "Beware of Fragmentation: Scheduling
-//! GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC 2023), sections 3 and 4.
+//! A cell's fragment is the mean over the sizes, weighted by their shares. What the cell cannot *feed* may count as
+//! well: the part of what is free that exceeds what the cell's free cpu (or another amount) could serve if work came in
+//! the expected proportions. The *gradient* of a placement is by how much it lowers the fragment of the cell. For
+//! devices this is the measure of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
+//! Fragmentation Gradient Descent" (USENIX ATC 2023), sections 3 and 4.
 
 use crate::{
     cell::Cell,
@@ -21,7 +21,7 @@ use crate::{
     resources::{Amounts, Resource},
 };
 
-/// Which fragments a score looks at.
+/// The fragments that a score looks at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fragments {
     pub(crate) of: ResourceName,
@@ -30,8 +30,8 @@ pub(crate) struct Fragments {
 }
 
 impl Free<'_> {
-    /// What is free of the resource, on all devices together; what is unlimited counts as 0, as none of it is ever
-    /// lost.
+    /// Returns what is free of the resource, summed over all devices. Unlimited resources count as 0, because none of
+    /// them is ever lost.
     pub(crate) fn sum(&self, of: &ResourceName) -> i64 {
         match of {
             ResourceName::Amount(resource) => match self.amounts[*resource] {
@@ -45,7 +45,7 @@ impl Free<'_> {
         }
     }
 
-    /// What the size could not use of a resource that is not a set of devices, of which `all` is free.
+    /// Returns what the size could not use of a resource that is not a set of devices and of which `all` is free.
     fn unusable(&self, of: &ResourceName, all: i64, size: &Size) -> i64 {
         let wanted = of.of_size(size, 0);
         if wanted <= 0 || all == 0 {
@@ -54,7 +54,7 @@ impl Free<'_> {
         all - wanted * self.room(size, all / wanted)
     }
 
-    /// What the size could not use of a set of devices, of which `all` is free.
+    /// Returns what the size could not use of a set of devices of which `all` is free.
     fn unusable_devices(&self, name: &str, set: &DeviceSet, all: i64, size: &Size) -> i64 {
         let Some(need) = size.devices.get(name) else {
             return all;
@@ -68,7 +68,7 @@ impl Free<'_> {
         all
     }
 
-    /// The cell's fragment of the resource, in its unit: the mean over the expected sizes.
+    /// Returns the cell's fragment of the resource, in its unit: the mean over the expected sizes.
     pub(crate) fn fragment(&self, of: &ResourceName, work: &ExpectedWork) -> f64 {
         let all = self.sum(of);
         if all == 0 || work.sizes().is_empty() {
@@ -89,7 +89,7 @@ impl Free<'_> {
         sum / work.all()
     }
 
-    /// What is free of the resource beyond what the amount would serve, of work in the proportions of what is expected.
+    /// Returns how much of the free resource exceeds what the amount could serve for work in the expected proportions.
     fn unfed(&self, of: &ResourceName, by: Resource, work: &ExpectedWork) -> f64 {
         let (all, free) = (self.sum(of), self.amounts[by]);
         if all == 0 || free == Amounts::UNLIMITED {
@@ -115,7 +115,7 @@ impl Free<'_> {
 }
 
 impl Fragments {
-    /// What of a cell is a fragment, in the unit of the resource.
+    /// Returns the fragment on a cell, in the unit of the resource.
     pub(crate) fn on(&self, free: &Free<'_>, work: &ExpectedWork) -> f64 {
         let fragment = free.fragment(&self.of, work);
         match self.fed_by {
@@ -126,13 +126,14 @@ impl Fragments {
 }
 
 impl ResourceName {
-    /// What of it is free on a cell and the expected work could not use.
+    /// Returns what is free of it on a cell and the expected work could not use.
     pub fn fragment(&self, cell: &Cell, work: &ExpectedWork) -> f64 {
         Free::of(cell).fragment(self, work)
     }
 }
 
-/// The gradient of placing one instance of the request where this is free and `before` is a fragment, in units.
+/// Returns the gradient, in units, of placing one instance of the request where `free` is free and `before` is the
+/// fragment.
 pub(crate) fn gradient(
     fragments: &Fragments,
     before: f64,
@@ -144,8 +145,8 @@ pub(crate) fn gradient(
     gradient / unit(&fragments.of, free, work)
 }
 
-/// What gradients of a resource are divided by, so that they are numbers about 1: what one device has, or the mean of
-/// what the expected work asks for.
+/// Returns the divisor that makes gradients of a resource numbers around 1: what one device has, or the mean of what
+/// the expected work asks for.
 pub(crate) fn unit(of: &ResourceName, free: &Free<'_>, work: &ExpectedWork) -> f64 {
     if let ResourceName::Named(name) = of
         && let Some(set) = free.devices.get(name)
@@ -162,8 +163,8 @@ pub(crate) fn unit(of: &ResourceName, free: &Free<'_>, work: &ExpectedWork) -> f
     (mean / work.all()).max(1.0)
 }
 
-/// The score of a gradient in units. With steps it is one of `0/steps`, `1/steps`, …: the share of the steps below a
-/// sigmoid of the gradient, so that cells of nearly the same gradient are equal and the next term decides; without
+/// Returns the score of a gradient in units. With steps it is one of `0/steps`, `1/steps`, …: the share of the steps
+/// below a sigmoid of the gradient, so that cells with nearly equal gradients tie and the next term decides. Without
 /// steps (0) it is the gradient itself.
 pub(crate) fn score(gradient: f64, steps: u32) -> f64 {
     if steps == 0 {

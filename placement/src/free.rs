@@ -1,4 +1,4 @@
-//! What is free on a cell: the amounts, the named resources and the devices that a score looks at.
+//! What is free on a cell: the amounts, named resources and devices that a score depends on.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -28,7 +28,7 @@ impl<'c> Free<'c> {
         }
     }
 
-    /// After one instance of the request was placed.
+    /// Returns what is free after one instance of the request was placed.
     pub(crate) fn after(&self, request: &Request) -> Self {
         let mut after = self.clone();
         after.amounts.debit(&request.amounts());
@@ -42,8 +42,8 @@ impl<'c> Free<'c> {
         after
     }
 
-    /// Whether the amounts suffice for one instance of the size.
-    // without the divisions of `room`: it is asked for every expected size, of every cell
+    /// Returns whether the amounts suffice for one instance of the size.
+    // without the divisions of `room`, because this is called for every expected size and every cell
     pub(crate) fn amounts_fit(&self, size: &Size) -> bool {
         let wanted = size.amounts();
         Resource::ALL.into_iter().all(|resource| {
@@ -56,7 +56,7 @@ impl<'c> Free<'c> {
         })
     }
 
-    /// Whether the named resources and the devices but those of one name suffice for one instance of the size.
+    /// Returns whether the named resources and devices, except those named `but`, suffice for one instance of the size.
     pub(crate) fn others_fit(&self, but: &str, size: &Size) -> bool {
         let named = |(name, wanted): (&String, &i64)| {
             *wanted <= 0 || self.extra.get(name).copied().unwrap_or(0) >= *wanted
@@ -71,13 +71,13 @@ impl<'c> Free<'c> {
         size.extra.iter().all(named) && size.devices.iter().all(devices)
     }
 
-    /// How many instances of the size fit, one after the other; at most `most`.
+    /// Returns how many instances of the size fit, one after the other; at most `most`.
     pub(crate) fn room(&self, size: &Size, most: i64) -> i64 {
         let mut room = most;
         let wanted = size.amounts();
         for resource in Resource::ALL {
             let (free, wanted) = (self.amounts[resource], wanted[resource]);
-            // a request without cpu fits even where the cpu is overcommitted
+            // a request without cpu fits even if the cpu is overcommitted
             if wanted > 0 && free != Amounts::UNLIMITED {
                 room = room.min(free.max(0) / wanted);
             } else if free < 0 && resource != Resource::Cpu {
@@ -93,7 +93,7 @@ impl<'c> Free<'c> {
                 return 0;
             }
             room = match self.devices.get(name) {
-                // the common question, without a copy of the set
+                // the common case, without a copy of the set
                 Some(set) if room == 1 => i64::from(set.enough(need) >= need.count),
                 Some(set) => set.room(need, room),
                 None => 0,

@@ -1,4 +1,4 @@
-//! How a cell finds out whether an instance is healthy, and whether it is ready.
+//! How a cell finds out whether an instance is healthy and whether it is ready.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ const fn seconds(s: u64) -> Span {
     Span(Duration::from_secs(s))
 }
 
-/// The longest duration of a check.
+/// The longest duration in a check.
 const MOST: Span = seconds(7 * 24 * 3_600);
-/// The longest that a cell waits for one answer.
+/// The longest time that a cell waits for one answer.
 const MOST_TIMEOUT: Span = seconds(60);
 /// The longest path.
 const MAX_PATH: usize = 1_024;
@@ -30,24 +30,24 @@ pub enum CheckKind {
     Http,
 }
 
-/// How the health of an instance is checked, or whether it is ready. Each field has a default.
+/// A check of an instance's health or readiness. Every field has a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HealthCheck {
     /// What is checked.
     pub kind: CheckKind,
-    /// The port, for instances that use a fixed one; none = the one that the cell gave it.
+    /// The port, for instances that use a fixed one; none means the one that the cell gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// For `http`.
+    /// The path, for `http`.
     pub path: String,
-    /// Between two checks once one was passed.
+    /// The interval between checks once one has passed.
     pub interval: Span,
     /// How long an answer may take.
     pub timeout: Span,
-    /// This many failures in a row count, once a check was passed.
+    /// How many failures in a row count, once a check has passed.
     pub failures: u32,
-    /// How long a start may take until the first check is passed; without effect on `ready`.
+    /// How long a start may take until the first check passes; has no effect on `ready`.
     pub start_timeout: Span,
 }
 
@@ -66,8 +66,8 @@ impl Default for HealthCheck {
 }
 
 impl HealthCheck {
-    /// Rejects a check that cannot be done or is absurd. `field` is its name in the request; `has_port`
-    /// says whether the cell gives the instance a port.
+    /// Rejects a check that cannot be done or is absurd. `field` is its name in the request; `has_port` tells whether
+    /// the cell gives the instance a port.
     pub fn check(&self, field: &str, has_port: bool) -> Result<(), Invalid> {
         let needs_port = self.kind != CheckKind::Process && self.port.is_none();
         if needs_port && !has_port {
@@ -82,7 +82,7 @@ impl HealthCheck {
             let expected = "a number from 1 to 65535";
             return Err(Invalid::new(format!("{field}.port"), 0, expected));
         }
-        // what stands in the first line of a request cannot hold a space or the end of the line
+        // the first line of a request cannot contain spaces or line ends in the path
         let plain = self.path.bytes().all(|b| b.is_ascii_graphic());
         if !self.path.starts_with('/') || self.path.len() > MAX_PATH || !plain {
             let expected =

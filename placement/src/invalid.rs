@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use crate::words::{cut, shorten};
 
-/// The largest memory, disk, cpu or `extra` in a message, and the most of a device: 2^31 - 1.
+/// The largest memory, disk, cpu or `extra` in a message, and the largest amount of a device: 2^31 - 1.
 pub const MAX_AMOUNT: i64 = (1 << 31) - 1;
 
 /// An invalid field: which one, its value, and what was expected.
@@ -20,7 +20,7 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    /// Names the field, its value and what was expected instead.
+    /// Creates an error with the field, its value and what was expected instead.
     pub fn new(field: impl Into<String>, value: impl Display, expected: impl Into<String>) -> Self {
         Self {
             field: cut(&field.into()).into_owned(),
@@ -30,7 +30,7 @@ impl Invalid {
     }
 }
 
-/// By byte: whether it may stand in a name. A table, because every name of every report is checked.
+/// By byte: whether it may occur in a name. A table, because every name in every report is checked.
 #[allow(clippy::cast_possible_truncation)] // below 256
 const IN_NAMES: [bool; 256] = {
     let mut fine = [false; 256];

@@ -1,11 +1,10 @@
 //! Placement. Pure functions over plain data: no clock, no I/O, no unseeded randomness.
 //!
-//! A [`Pool`] has the known cells. [`Pool::plan`] runs a batch auction: it takes [`Job`]s and a
-//! [`Policy`] and returns a [`Decision`] for each job, with the reasons.
+//! A [`Pool`] contains the known cells. [`Pool::plan`] runs a batch auction: it takes [`Job`]s and a [`Policy`], and
+//! returns a [`Decision`] for each job, with the reasons.
 //!
-//! Read `plain.rs` first: the plain engine takes one job through the stages of a policy, and
-//! defines what the fast engines (`fast/`) must decide as well. `planner.rs` is the auction around
-//! an engine.
+//! Read `plain.rs` first: the plain engine takes one job through the stages of a policy, and defines what the fast
+//! engines (`fast/`) must decide as well. `planner.rs` is the auction around an engine.
 
 mod auction_view;
 mod batch;

@@ -1,4 +1,4 @@
-//! What is written as an object. Without this, serde also takes an array for the fields in their order.
+//! Deserialises JSON objects strictly. By default, serde also accepts an array of the fields in their order.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
@@ -7,10 +7,10 @@ use serde::{
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-/// For `#[serde(deserialize_with)]`: an object, or null.
+/// For `#[serde(deserialize_with)]`: reads an object or null.
 ///
 /// # Errors
-/// It is something else, or its fields are invalid.
+/// Fails if it is something else, or its fields are invalid.
 pub fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -20,10 +20,10 @@ where
     Ok(object.map(|Object(object)| object))
 }
 
-/// For `#[serde(deserialize_with)]`: one object.
+/// For `#[serde(deserialize_with)]`: reads one object.
 ///
 /// # Errors
-/// It is something else, or its fields are invalid.
+/// Fails if it is something else, or its fields are invalid.
 pub fn one<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -33,10 +33,10 @@ where
     Ok(object)
 }
 
-/// For `#[serde(deserialize_with)]`: a list of objects.
+/// For `#[serde(deserialize_with)]`: reads a list of objects.
 ///
 /// # Errors
-/// It is something else, or the fields of one are invalid.
+/// Fails if it is something else, or the fields of one are invalid.
 pub fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -46,10 +46,10 @@ where
     Ok(list.into_iter().map(|Object(object)| object).collect())
 }
 
-/// For `#[serde(deserialize_with)]`: objects by name.
+/// For `#[serde(deserialize_with)]`: reads objects by name.
 ///
 /// # Errors
-/// It is something else, or the fields of one are invalid.
+/// Fails if it is something else, or the fields of one are invalid.
 pub fn map<'de, D, T>(deserializer: D) -> Result<BTreeMap<String, T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -60,11 +60,11 @@ where
     Ok(map.into_iter().map(plain).collect())
 }
 
-/// For `#[serde(deserialize_with)]`: counts by name. Whoever writes a message has them in order: they become a map
-/// in one piece, which costs a fifth of inserting one after another.
+/// For `#[serde(deserialize_with)]`: reads counts by name. Senders usually have them in order, so the map is built in
+/// one piece, which costs a fifth of inserting one after another.
 ///
 /// # Errors
-/// It is something else, or a count is invalid.
+/// Fails if it is something else, or a count is invalid.
 pub(crate) fn counts<'de, D>(deserializer: D) -> Result<BTreeMap<String, u32>, D::Error>
 where
     D: Deserializer<'de>,
@@ -86,7 +86,7 @@ impl<'de> Visitor<'de> for Counts {
         while let Some(entry) = map.next_entry()? {
             entries.push(entry);
         }
-        // of a name that stands twice the last one counts, as if they were inserted
+        // if a name occurs twice, the last one counts, as with insertion
         Ok(entries.into_iter().collect())
     }
 }

@@ -1,9 +1,9 @@
 //! The plain engine: the definition of what every engine decides.
 //!
-//! It takes one job at a time through the policy's stages, over all cells: a filter drops cells, a
-//! narrowing keeps the preferred among those left, a score rates them, and the pick names the
-//! winner. The single stages are in [`crate::stages`]. It records every step, as it only runs if an
-//! explanation is needed, or to be compared with a fast engine.
+//! It takes one job at a time through the policy's stages, over all cells: a filter drops cells, a narrowing keeps the
+//! preferred among those left, a score rates them, and the pick names the winner. The individual stages are in
+//! [`crate::stages`]. It records every step, because it only runs if an explanation is needed, or for comparison with a
+//! fast engine.
 
 use crate::{
     auction_view::{AuctionView, PoolCells},
@@ -36,7 +36,7 @@ impl<'a> PlainEngine<'a> {
         }
     }
 
-    /// The cells as they are after the debits so far.
+    /// Returns the cells as they are after the debits so far.
     pub(crate) fn view(&self) -> &AuctionView<'a> {
         &self.view
     }
@@ -106,7 +106,7 @@ impl<'a> PlainEngine<'a> {
         ratings
     }
 
-    /// The end of a policy: the finalists, and the winner among them.
+    /// Ends a policy: determines the finalists, and the winner among them.
     fn pick(&self, job: &Job, cells: &[u32], ratings: Option<Ratings>, mut trace: Trace) -> Choice {
         let ratings = ratings.map(|ratings| ratings.only(cells));
         let mut rated: Vec<(u32, f64)> = match &ratings {
@@ -136,7 +136,7 @@ impl<'a> PlainEngine<'a> {
         }
     }
 
-    /// The finalists, by name.
+    /// Returns the finalists, by name.
     fn finalists(&self, job: &Job, rated: &[(u32, f64)]) -> Vec<u32> {
         match &self.policy.pick {
             Pick::Sample => rated.iter().map(|(slot, _)| *slot).collect(),
@@ -152,7 +152,7 @@ impl<'a> PlainEngine<'a> {
         }
     }
 
-    /// The first `k` by rating, equal ones in the order of the draw, by name.
+    /// Returns the first `k` by rating, equal ones in the order of the draw, sorted by name.
     fn first(&self, k: usize, highest: bool, job: &Job, rated: &[(u32, f64)]) -> Vec<u32> {
         let point = self.view.point(job);
         let mut sorted: Vec<(u32, f64, u64)> = rated
@@ -174,14 +174,14 @@ impl<'a> PlainEngine<'a> {
         chosen
     }
 
-    /// One of the finalists, by the seed: see [`tie`].
+    /// Draws one of the finalists by the seed; see [`tie`].
     fn winner(&self, job: &Job, finalists: &[u32]) -> Option<u32> {
         if self.context.first {
             return finalists.first().copied();
         }
         let point = self.view.point(job);
         let mut order = finalists.to_vec();
-        // finalists come by name, so a stable sort settles equal distances by name
+        // finalists are sorted by name, so a stable sort breaks ties of distance by name
         order.sort_by_key(|slot| tie::distance(self.view.lot(*slot), point));
         let drawn = match self.policy.pick {
             Pick::Lowest | Pick::Highest => 0,
@@ -208,7 +208,7 @@ impl Engine for PlainEngine<'_> {
     fn finish(self: Box<Self>) {}
 }
 
-/// The cells with the best rating.
+/// Returns the cells with the best rating.
 fn best(rated: &[(u32, f64)], highest: bool) -> Vec<u32> {
     let better = |a: f64, b: f64| if highest { a.max(b) } else { a.min(b) };
     let best = rated.iter().map(|(_, r)| *r).reduce(better);
@@ -219,16 +219,16 @@ fn best(rated: &[(u32, f64)], highest: bool) -> Vec<u32> {
         .collect()
 }
 
-/// How many the pick `first-of` draws from.
+/// Returns how many cells the pick `first-of` draws from.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 <= fraction <= 1
 pub(crate) fn first_k(fraction: f64, n: usize) -> usize {
-    // 0.07 × 100 is 7, in spite of rounding
+    // 0.07 × 100 is 7, despite rounding
     (fraction * n as f64 + 1e-9).floor() as usize
 }
 
 /// The totals of the score stages so far.
 struct Ratings {
-    /// By cell name; the lists below are in the same order.
+    /// In order of cell names; the lists below are in the same order.
     cells: Vec<u32>,
     totals: Vec<f64>,
     terms: Vec<(&'static str, Vec<f64>)>,
@@ -247,12 +247,12 @@ impl Ratings {
         }
     }
 
-    /// The ratings of the cells that are left: filters and narrowings may come after a score.
+    /// Restricts the ratings to the cells that are left: filters and narrowings may come after a score.
     fn only(mut self, left: &[u32]) -> Self {
         if self.cells.len() == left.len() {
             return self;
         }
-        // stages keep the order, so one walk over both lists finds who is left
+        // stages keep the order, so one walk over both lists finds which are left
         let mut next = left.iter().peekable();
         let stays: Vec<bool> = self
             .cells

@@ -17,7 +17,7 @@ use crate::{
     trace::{Emptied, Trace},
 };
 
-/// What an auction works on, whatever the engine.
+/// The input of an auction, whatever the engine.
 #[derive(Clone, Copy)]
 pub(crate) struct Auction<'a> {
     pub(crate) pool: PoolCells<'a>,
@@ -93,15 +93,15 @@ pub(crate) fn plan(auction: Auction<'_>, mut engine: Box<dyn Engine + '_>) -> Pl
     Plan { decisions }
 }
 
-/// Puts choices into words. If the engine keeps no record, a failed job is decided again by the
-/// plain engine, which is brought up to date only then: a batch that fits costs no explanation.
+/// Describes choices. If the engine keeps no record, a failed job is decided again by the plain engine, which is
+/// brought up to date only then: a batch that fits costs no explanation.
 struct Explainer<'a> {
     auction: Auction<'a>,
     plain: Option<PlainEngine<'a>>,
     /// Placements so far: slot and job; the first `seen` of them are debited in the plain engine.
     log: Vec<(u32, u32)>,
     seen: usize,
-    /// A placeholder in a decision until [`Explainer::name_cells`].
+    /// A placeholder in decisions until [`Explainer::name_cells`].
     nobody: Arc<str>,
 }
 
@@ -162,8 +162,8 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Fills in the names of the cells. Each is a cold cache line: in a loop of its own the
-    /// processor fetches many at a time.
+    /// Fills in the names of the cells. Each is a cold cache line: in a separate loop the processor fetches many at a
+    /// time.
     fn name_cells(&self, decisions: &mut [Decision]) {
         let placed = decisions.iter_mut().filter_map(|d| match &mut d.verdict {
             Verdict::Placed { cell } => Some(cell),
@@ -174,7 +174,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Stages and score terms, if they are asked for.
+    /// Returns stages and score terms, if requested.
     fn explanation(&self, trace: &Trace) -> Option<Box<Explanation>> {
         let Auction {
             policy, context, ..
@@ -190,22 +190,22 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// Failures that later jobs of the same shape share. Debits only reduce what is available, so what
-/// fits nowhere fits nowhere for the rest of the batch, unless a stage depends on other jobs. Only
-/// the text may change, as less is available by then: it is made anew if anything was placed since.
+/// Failures that later jobs of the same shape share. Debits only reduce what is available, so what fits nowhere fits
+/// nowhere for the rest of the batch, unless a stage depends on other jobs. Only the text may change, because less is
+/// available by then: it is rebuilt if anything was placed since.
 struct Failures {
     shareable: bool,
     /// The last text of each shape, and how many jobs had been placed by then.
     by_shape: HashMap<u32, (Unplaced, usize)>,
-    /// By shape: whether `near` makes it depend on jobs placed meanwhile.
+    /// By shape: whether `near` makes it depend on jobs that were placed since.
     near: Vec<bool>,
-    /// How many more cells may be visited to make texts anew.
+    /// How many more cells may be visited to rebuild texts.
     looks_left: usize,
 }
 
-/// The most cells that one plan visits to make the texts of failures anew; after that, a job gets
-/// the text of the previous failure of its shape. Without this bound, a batch in which every second
-/// job fails would cost a walk over all cells for each. A visit takes some 0.2 µs: 0.1 s in all.
+/// The most cells that one plan visits to rebuild the texts of failures; after that, a job gets the text of the
+/// previous failure of its shape. Without this bound, a batch in which every second job fails would cost a walk over
+/// all cells for each. A visit takes some 0.2 µs, so 0.1 s in total.
 const MAX_LOOKS: usize = 500_000;
 
 impl Failures {
@@ -219,7 +219,7 @@ impl Failures {
             .all(|step| !is_filter(step));
         let shapes = auction.batch.shapes.iter();
         Self {
-            // if stages are asked for, each job has its own
+            // if stages are requested, each job has its own
             shareable: filters_first && auction.context.explain < Explain::Stages,
             by_shape: HashMap::new(),
             near: shapes.map(|request| !request.near.is_empty()).collect(),
@@ -227,7 +227,7 @@ impl Failures {
         }
     }
 
-    /// Why a further job of a failed shape fails; none if its shape has not failed.
+    /// Returns why another job of a failed shape fails; none if its shape has not failed.
     fn again(
         &mut self,
         job: &Job,
@@ -238,7 +238,7 @@ impl Failures {
         let (placed, cells) = (explainer.log.len(), explainer.auction.pool.by_name.len());
         if *then != placed && cells <= self.looks_left {
             self.looks_left -= cells;
-            // it fails in a filter, before any score: its objective does not matter
+            // it fails in a filter, before any score, so its objective does not matter
             *known = reasons::unplaced(job, explainer.trace(job, None));
             *then = placed;
         }
@@ -277,8 +277,8 @@ fn duplicate(job: u32, of: u32) -> Decision {
     }
 }
 
-/// Why the winner is not to start one more now; none if it may. The job does not go to the next best cell: the winner
-/// is worth waiting for, and where the others are much worse all of a large batch would go there.
+/// Returns why the winner must not start another instance now; none if it may. The job does not go to the next best
+/// cell: the winner is worth waiting for, and if the other cells are much worse, a large batch would all go to them.
 fn defer(auction: &Auction<'_>, engine: &dyn Engine, winner: u32) -> Option<Unplaced> {
     let limit = auction.policy.max_starting_per_cell;
     let starting = engine.starting(winner);
@@ -302,7 +302,7 @@ fn defer(auction: &Auction<'_>, engine: &dyn Engine, winner: u32) -> Option<Unpl
 
 /// The number of starts in flight against the policy's limit.
 struct InFlight {
-    /// 0 = none.
+    /// 0 = no limit.
     limit: u64,
     now: u64,
     cells: usize,
@@ -355,15 +355,15 @@ impl InFlight {
     }
 }
 
-/// The requests' own objectives, each distinct text compiled once.
+/// The requests' own objectives; each distinct text is compiled once.
 #[derive(Default)]
 struct Objectives {
     compiled: HashMap<String, Result<Arc<Objective>, Unplaced>>,
 }
 
 impl Objectives {
-    /// The request's own objective, if the policy has one to replace. An invalid one is rejected at
-    /// admission; if it comes here all the same, it is not placed.
+    /// Returns the request's own objective, if the policy has one to replace. An invalid one is rejected at admission;
+    /// if one gets here nevertheless, the job is not placed.
     fn of(&mut self, job: &Job, policy: &Policy) -> Result<Option<&Objective>, Unplaced> {
         // usually there is none, and the request is a cold cache line
         let Some(base) = policy.objective() else {

@@ -28,8 +28,8 @@ use crate::{
 
 /// The known cells, by name.
 ///
-/// It also keeps what the fast engines need: each cell's amounts in a few words, which cells have
-/// which app, and the cells in the order of the last policy that planned.
+/// It also keeps what the fast engines need: each cell's amounts in compact form, which cells have which app, and the
+/// cells in the order of the last policy that planned.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     by_name: BTreeMap<Arc<str>, u32>,
@@ -46,7 +46,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Inserts the cell, or replaces the one of its name.
+    /// Inserts a cell, or replaces the one with its name.
     pub fn put(&mut self, cell: Cell) {
         match self.by_name.get(cell.cell.as_str()).copied() {
             Some(slot) => {
@@ -59,8 +59,8 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::put`], of a cell whose apps stand beside it, by name and each once. Under load a cell reports again and
-    /// again, and of its many apps few are other ones: only those are written.
+    /// Like [`Pool::put`], for a cell whose apps are passed separately, sorted by name without repetition. Under load a
+    /// cell reports frequently, and few of its many apps change: only those are written.
     pub fn put_with_apps(&mut self, mut cell: Cell, apps: &[(&str, u32)]) {
         let Some(slot) = self.by_name.get(cell.cell.as_str()).copied() else {
             let owned = apps
@@ -69,14 +69,14 @@ impl Pool {
             cell.counts.apps = owned.collect();
             return self.insert(cell);
         };
-        // out of the old cell, of which no index reads them
+        // taken from the old cell, where no index reads them
         let mut known = std::mem::take(&mut self.cells[slot as usize].counts.apps);
         self.holders.update(slot, &mut known, apps);
         cell.counts.apps = known;
         self.replace(slot, cell);
     }
 
-    /// The cell of this slot is another one now; its apps are noted already.
+    /// Replaces the cell of this slot; its apps are recorded already.
     fn replace(&mut self, slot: u32, mut cell: Cell) {
         let at = slot as usize;
         let row = Row::of(&cell);
@@ -128,7 +128,7 @@ impl Pool {
         u32::try_from(self.cells.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Drops the index if the change of one cell makes it invalid, or too large.
+    /// Drops the index if the change of a cell makes it invalid or too large.
     fn drop_stale_index(&mut self) {
         let cells = self.cells.len();
         if self
@@ -140,7 +140,7 @@ impl Pool {
         }
     }
 
-    /// Removes the cell.
+    /// Removes a cell.
     pub fn remove(&mut self, cell: &str) -> Option<Cell> {
         let slot = self.by_name.remove(cell)?;
         let at = slot as usize;
@@ -157,32 +157,32 @@ impl Pool {
         Some(removed)
     }
 
-    /// The cell of this name.
+    /// Returns the cell with this name.
     pub fn get(&self, cell: &str) -> Option<&Cell> {
         self.by_name
             .get(cell)
             .map(|slot| &self.cells[*slot as usize])
     }
 
-    /// All cells, by name.
+    /// Returns all cells, by name.
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
         self.by_name
             .values()
             .map(|slot| &self.cells[*slot as usize])
     }
 
-    /// How many cells there are.
+    /// Returns how many cells there are.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Whether there is no cell.
+    /// Returns whether there are no cells.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// Debits one instance of the job's request from the cell, if it is known, with the devices that it was
-    /// given there ([`crate::Decision::devices`]).
+    /// Debits one instance of the job's request from the cell, if it is known, with the devices that it was given there
+    /// ([`crate::Decision::devices`]).
     pub fn debit(&mut self, cell: &str, job: &Job, given: Option<&DeviceShares>) {
         let Some(slot) = self.by_name.get(cell).copied() else {
             return;
@@ -198,13 +198,13 @@ impl Pool {
         }
     }
 
-    /// Remembers a request, so that its size is among the expected work: the sizes of the last
+    /// Remembers a request, so that its size becomes part of the expected work, which is learnt from the last
     /// [`crate::MAX_LEARNT_REQUESTS`] requests. The same requests in the same order give the same decisions.
     pub fn learn(&mut self, request: &Request) {
         self.arrivals.add(request);
     }
 
-    /// The work that is expected under a policy: that of its file, else what was learnt, and from how many requests.
+    /// Returns the expected work under a policy: that of its file, or else what was learnt, and from how many requests.
     pub fn expected<'p>(&'p self, policy: &'p Policy) -> (&'p ExpectedWork, usize) {
         match policy.expected() {
             Some(given) => (given, 0),
@@ -212,8 +212,8 @@ impl Pool {
         }
     }
 
-    /// Runs the batch auction over the pool plus the debits of this batch. The pool is unchanged
-    /// afterwards: what is really sent is debited with [`Pool::debit`].
+    /// Runs the batch auction over the pool, with the debits of this batch. The pool is unchanged afterwards: what is
+    /// actually sent is debited with [`Pool::debit`].
     pub fn plan(&mut self, jobs: &[Job], policy: &Policy, context: &PlanContext) -> Plan {
         // full explanations come from the plain engine
         if context.explain >= Explain::Stages {
@@ -221,7 +221,7 @@ impl Pool {
         }
         let batch = self.batch(jobs, policy);
         let mut index = self.take_index(policy, context);
-        // lent to the engine, which debits them and takes that back
+        // lent to the engine, which debits them and reverts that
         let mut rows = std::mem::take(&mut self.rows);
         let auction = self.auction(jobs, &batch, policy, context);
         let parts = Parts {
@@ -236,13 +236,13 @@ impl Pool {
         let session = Session::new(parts, policy, context, batch.apps.len(), slot_of);
         let plan = planner::plan(auction, index.begin(session, &batch));
         self.rows = rows;
-        // an index for an auction with cells left out is useless for the next
+        // an index for an auction with cells left out is useless for the next one
         let is_lasting = !index.depends_on_membership() || context.has_all_cells();
         self.index = is_lasting.then_some(index);
         plan
     }
 
-    /// The index of the last plan if it fits this one, else a new one.
+    /// Returns the index of the last plan if it fits this one, else a new one.
     fn take_index(&mut self, policy: &Policy, context: &PlanContext) -> Box<dyn Index> {
         let fits = |index: &dyn Index| {
             index.policy() == policy && (!index.depends_on_membership() || context.has_all_cells())
@@ -265,13 +265,13 @@ impl Pool {
         self.index = Some(self.take_index(policy, &PlanContext::default()));
     }
 
-    /// Which engine plans under a policy: `"ordered"`, `"halves"` or `"columnar"`.
+    /// Returns the engine that plans under a policy: `"ordered"`, `"halves"` or `"columnar"`.
     pub fn engine(policy: &Policy) -> &'static str {
         fast::engine_name(policy)
     }
 
-    /// The same with the plain engine, which walks all cells for every job: the readable definition
-    /// to which the fast engines are compared.
+    /// Like [`Pool::plan`] with the plain engine, which walks all cells for every job: the readable definition with
+    /// which the fast engines are compared.
     pub fn plan_plainly(&self, jobs: &[Job], policy: &Policy, context: &PlanContext) -> Plan {
         let batch = self.batch(jobs, policy);
         let auction = self.auction(jobs, &batch, policy, context);
@@ -280,13 +280,13 @@ impl Pool {
     }
 
     fn batch<'j>(&self, jobs: &'j [Job], policy: &Policy) -> Batch<'j> {
-        // of one job there is no order: the walk over all cells is spared
+        // a single job needs no order, so the walk over all cells is skipped
         let by_share = policy.order == Order::LargestFirst && jobs.len() > 1;
         let totals = by_share.then(|| Totals::of(self.cells()));
         Batch::new(jobs, policy.order, totals.as_ref())
     }
 
-    /// What an auction over these cells works on.
+    /// Returns the input of an auction over these cells.
     fn auction<'a>(
         &'a self,
         jobs: &'a [Job],
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    /// Two pools hear the same reports, one of them with the apps beside each.
+    /// Two pools get the same reports, one of them with the apps passed separately.
     #[test]
     fn apps_beside_a_cell_are_as_good_as_in_it() {
         let (mut plain, mut beside) = (Pool::default(), Pool::default());
@@ -339,6 +339,34 @@ mod tests {
                 let app = format!("app-{app}");
                 assert_eq!(plain.holders.of(&app), beside.holders.of(&app));
             }
+        }
+    }
+
+    #[test]
+    fn the_work_to_expect_is_what_was_learnt_or_what_the_file_gives() {
+        let mut pool = Pool::default();
+        for _ in 0..40 {
+            pool.learn(&Request::new("a", 64, 1));
+        }
+        let vendue = Policy::preset("vendue").unwrap();
+        let (learnt, requests) = pool.expected(&vendue);
+        assert_eq!((learnt.sizes().len(), requests), (1, 40));
+        assert_eq!(learnt.sizes()[0].size.memory_mb, 64);
+        let text = "name = \"t\"\n[[stage]]\nscore = \"fragmentation\"\nof = \"memory\"\n[[stage]]\npick = \"lowest\"\n\
+                    [[expected]]\nshare = 1\nmemory_mb = 32";
+        let given = Policy::parse(text).unwrap();
+        let (given, requests) = pool.expected(&given);
+        assert_eq!((given.sizes()[0].size.memory_mb, requests), (32, 0));
+    }
+
+    #[test]
+    fn each_form_of_policy_has_its_engine() {
+        for (preset, engine) in [
+            ("diego", "ordered"),
+            ("dea", "halves"),
+            ("dapi", "columnar"),
+        ] {
+            assert_eq!(Pool::engine(&Policy::preset(preset).unwrap()), engine);
         }
     }
 }

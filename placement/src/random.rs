@@ -1,6 +1,6 @@
-//! Numbers from a seed, for what must be reproducible. Not for secrets.
+//! Reproducible numbers from a seed. Not for secrets.
 
-/// What splitmix64 adds at each step: the golden ratio as a fraction of 2^64.
+/// The increment of splitmix64: the golden ratio as a fraction of 2^64.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The generator splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
@@ -8,31 +8,38 @@ pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The generator with this seed.
+    /// Creates the generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         finalise(self.0)
     }
 }
 
-/// The finaliser of splitmix64: every input bit moves about half of the output bits, and 0 stays 0.
+/// Applies the finaliser of splitmix64: every input bit affects about half of the output bits, and 0 stays 0.
 pub const fn finalise(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
 }
 
-/// The first number that splitmix64 draws from this seed: a hash of one number.
+/// Returns the first number that splitmix64 draws from this seed: a hash of one number.
 pub const fn mix(x: u64) -> u64 {
     finalise(x.wrapping_add(STEP))
 }
 
-/// A stable 64-bit hash of a text (FNV-1a).
+/// Returns a number whose upper 31 bits are those of [`mix`]: the last step would change only the others.
+pub(crate) const fn mix_upper(x: u64) -> u64 {
+    let x = x.wrapping_add(STEP);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+/// Returns a stable 64-bit hash of a text (FNV-1a).
 pub fn hash_text(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -56,6 +63,13 @@ mod tests {
         assert_eq!(mix(1_234_567), published[0]);
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
         assert_eq!(finalise(0), 0);
+    }
+
+    #[test]
+    fn the_upper_bits_need_no_last_step() {
+        for n in 0..10_000 {
+            assert_eq!(mix_upper(mix(n)) >> 33, mix(mix(n)) >> 33, "{n}");
+        }
     }
 
     #[test]

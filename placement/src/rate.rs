@@ -1,4 +1,4 @@
-//! How many of something may begin in a length of time.
+//! How many of something may begin in a period of time.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use crate::times::Span;
 
-/// So many at once, and so long until the next: `1/10s`.
+/// A number at a time, and the time until the next: `1/10s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many, from 1 to 100.
+    /// How many, 1 to 100.
     pub count: u32,
-    /// In this time; longer than nothing.
+    /// The period; longer than 0.
     pub per: Span,
 }
 
@@ -20,7 +20,7 @@ impl Rate {
     pub const EXPECTED: &'static str = "a number from 1 to 100 and a time, such as 1/10s";
 }
 
-/// The text is no rate.
+/// The text is not a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {}", Rate::EXPECTED)]
 pub struct NoRate;

@@ -1,5 +1,4 @@
-//! The reason of a job that was not placed, in one line: one text per stage, the same for every
-//! policy.
+//! The reason why a job was not placed, in one line: one text per stage, the same for every policy.
 
 use crate::{
     decision::{Tally, Unplaced},
@@ -10,12 +9,12 @@ use crate::{
     words,
 };
 
-/// The reason of a deferred job: the cell that it would get has reached its limit of starts.
+/// The reason of a deferred job: the cell that it wins has reached its limit of starts.
 pub(crate) const CELL_STARTING: &str = "waiting to start instance: its cell is starting as many instances as max_starting_per_cell allows";
-/// The reason of a job that was decided when the limit of starts in flight was reached.
+/// The reason of a job that was decided after the limit of starts in flight was reached.
 pub(crate) const IN_FLIGHT: &str = "waiting to start instance: reached in-flight start limit";
 
-/// The reason and the tally of a job for which no cell was left.
+/// Returns the reason and the tally of a job for which no cell was left.
 pub(crate) fn unplaced(job: &Job, trace: Trace) -> Unplaced {
     let reason = match &trace.emptied_by {
         None | Some(Emptied::NoCells) => "unable to communicate to compatible cells".into(),
@@ -34,8 +33,8 @@ pub(crate) fn unplaced(job: &Job, trace: Trace) -> Unplaced {
     Unplaced { reason, tally }
 }
 
-/// The first resource filter drops all cells; each further resource in the reason gets a row as
-/// well, with 0 cells.
+/// Adds rows for lacking resources. The first resource filter drops all cells; each further resource in the reason gets
+/// a row as well, with 0 cells.
 fn lacking_too(lacking: Vec<Lack>, tally: &mut Vec<Tally>) {
     for lack in lacking {
         let of_extra = lack.stage != lack.resource;

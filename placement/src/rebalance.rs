@@ -1,8 +1,8 @@
-//! Which instances to move so that zones and cells are even again, such as after a zone was away: those that help most
-//! first, and none that does not help.
+//! Plans which instances to move so that zones and cells are even again, for example after a zone was away: the most
+//! helpful moves first, and none that does not help.
 //!
-//! A move is a start by the policy while the old instance is still there, and then the end of that one; so the new place
-//! is where an auctioneer would put it.
+//! A move is a start by the policy while the old instance is still there, followed by the end of the old one; so the
+//! new place is where an auctioneer would put it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,27 +20,27 @@ use crate::{
     request::{Job, Request},
 };
 
-/// Zones are even when their numbers of instances of an app differ by no more than this.
+/// Zones are even if their numbers of instances of an app differ by no more than this.
 const EVEN: u32 = 1;
-/// A cell is too full when it has as much more of its memory in use than the average, percentage points.
+/// A cell is too full if its load exceeds the average by this many percentage points.
 const UNEVEN_LOAD: f64 = 10.0;
-/// A move must make the fuller of its two cells emptier by as much, percentage points.
+/// A move must make the fuller of its two cells emptier by at least this many percentage points.
 const LEAST_GAIN: f64 = 1.0;
 
 /// An instance that may be moved.
 #[derive(Clone, Debug)]
 pub struct Movable {
-    /// One instance of this.
+    /// The request that it is an instance of.
     pub request: Arc<Request>,
     /// Its index.
     pub index: u32,
     /// Where it runs.
     pub cell: Arc<str>,
-    /// What it uses, if that was measured.
+    /// What it uses, if measured.
     pub usage: Option<Usage>,
 }
 
-/// What was measured of an instance, or of all instances of a cell.
+/// The measured usage of an instance, or of all instances of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// MiB.
@@ -49,13 +49,13 @@ pub struct Usage {
     pub cpu_millis: i64,
 }
 
-/// What makes a cell full.
+/// How the load of a cell is determined.
 #[derive(Clone, Copy, Debug)]
 pub enum LoadBy<'a> {
-    /// The memory that is reserved.
+    /// By the memory that is reserved.
     Reserved,
-    /// What its instances use: memory, or cpu where a larger part of that is used. Of a cell that is not in it, what is
-    /// reserved.
+    /// By what its instances use: memory or cpu, whichever is used to a larger part. For a cell that is not in the map,
+    /// by what is reserved.
     Usage(&'a BTreeMap<Arc<str>, Usage>),
 }
 
@@ -87,31 +87,32 @@ pub struct Move {
 /// How even zones and cells are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evenness {
-    /// How many instances would have to be in another zone until no app has two more of them in one zone than in another
-    /// one.
+    /// How many instances would have to be in another zone so that no app has two more of them in one zone than in
+    /// another.
     pub uneven: u32,
-    /// Of the fullest cell, what is reserved or used, percent of what it has.
+    /// Of the fullest cell: what is reserved or used, in percent of what it has.
     pub fullest: f64,
-    /// Of the emptiest cell.
+    /// The same for the emptiest cell.
     pub emptiest: f64,
-    /// Free memory of cells that have no room for the largest of the instances although they could hold it when empty,
-    /// MiB.
+    /// Free memory, in MiB, of cells that have no room for the largest of the instances although they could hold it
+    /// when empty.
     pub stranded_mb: i64,
 }
 
-/// What is planned, and what it changes.
+/// The planned moves, and what they change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rebalance {
-    /// In the order in which they help most.
+    /// The most helpful first.
     pub moves: Vec<Move>,
-    /// As it is.
+    /// The evenness now.
     pub before: Evenness,
-    /// After all of them.
+    /// The evenness after all moves.
     pub after: Evenness,
 }
 
 impl Pool {
-    /// At most `most` moves of these instances. Cells that take no new work count neither as a zone nor as a place.
+    /// Plans at most `most` moves of these instances. Cells that take no new work count neither as part of a zone nor
+    /// as a place.
     pub fn rebalance(
         &self,
         movable: Vec<Movable>,
@@ -139,7 +140,7 @@ impl Pool {
         }
     }
 
-    /// What counts as used on each cell.
+    /// Returns what counts as used on each cell.
     fn used(&self, load_by: LoadBy<'_>) -> BTreeMap<Arc<str>, Usage> {
         let used = |cell: &Cell| {
             let reserved = Usage {
@@ -169,17 +170,17 @@ struct Mover<'a> {
     moves: Vec<Move>,
 }
 
-/// Of one app, how many instances each zone has.
+/// How many instances of one app each zone has.
 type Zones = BTreeMap<String, u32>;
 
 impl Mover<'_> {
-    /// Moves instances out of the zones that have too many of their app; the most uneven app first.
+    /// Moves instances out of zones that have too many of their app, the most uneven app first.
     fn even_zones(&mut self) {
         let mut stuck: BTreeSet<String> = BTreeSet::new();
         while self.moves.len() < self.most {
             let apps = self.zones_of_apps().into_iter();
             let uneven = apps.filter(|(app, zones)| spread(zones) > EVEN && !stuck.contains(app));
-            // of equal ones the first by name
+            // if several are equal, the first by name
             let worst = uneven.min_by_key(|(_, zones)| std::cmp::Reverse(spread(zones)));
             let Some((app, zones)) = worst else {
                 return;
@@ -190,7 +191,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves one instance of an app out of its fullest zone. Whether there is one that helps.
+    /// Moves one instance of an app out of its fullest zone. Returns whether a move helps.
     fn move_out(&mut self, app: &str, zones: &Zones) -> bool {
         let most = zones.values().copied().max().unwrap_or(0);
         let in_fullest = |movable: &Movable| {
@@ -200,7 +201,7 @@ impl Mover<'_> {
         let mut candidates: Vec<usize> = (0..self.movable.len())
             .filter(|n| in_fullest(&self.movable[*n]))
             .collect();
-        // from the fullest cell first; of one cell the highest index
+        // from the fullest cell first; within a cell, the highest index
         candidates.sort_by(|a, b| {
             let load = |n: &usize| self.load_of(&self.movable[*n].cell);
             let by_load = load(b).total_cmp(&load(a));
@@ -240,7 +241,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves the instance from this cell whose move helps most. Whether there is one.
+    /// Moves the instance of this cell whose move helps most. Returns whether there is one.
     fn relieve(&mut self, from: &Arc<str>) -> bool {
         let mut best: Option<(f64, usize, Arc<str>)> = None;
         let on_it = (0..self.movable.len()).filter(|n| self.movable[*n].cell == *from);
@@ -261,7 +262,7 @@ impl Mover<'_> {
         true
     }
 
-    /// By how much the fuller of the two cells is less full afterwards, percent.
+    /// Returns by how many percentage points the fuller of the two cells is less full afterwards.
     fn gain(&self, n: usize, to: &Arc<str>) -> f64 {
         let from = &self.movable[n].cell;
         let own = self.usage_of(n);
@@ -274,7 +275,7 @@ impl Mover<'_> {
         self.load_of(from).max(self.load_of(to)) - after
     }
 
-    /// What an instance adds to the load of its cell.
+    /// Returns what an instance adds to the load of its cell.
     fn usage_of(&self, n: usize) -> Usage {
         let movable = &self.movable[n];
         let reserved = Usage {
@@ -292,10 +293,10 @@ impl Mover<'_> {
         from_zone == to_zone || count(to_zone) < count(from_zone)
     }
 
-    /// Where the policy would start it while it still runs; none where that is no other cell.
+    /// Returns where the policy would start it while it still runs; none if on no other cell.
     fn place(&mut self, n: usize) -> Option<Arc<str>> {
         let movable = &self.movable[n];
-        // which of the devices it has is not known here
+        // which devices it has is not known here
         if !movable.request.devices.is_empty() {
             return None;
         }
@@ -326,7 +327,7 @@ impl Mover<'_> {
         }
         if let Some(mut cell) = self.pool.get(to).cloned() {
             cell.debit(&request, None);
-            // it runs before the next one is started
+            // it is running before the next one is started
             cell.counts.starting = cell.counts.starting.saturating_sub(1);
             self.pool.put(cell);
         }
@@ -356,7 +357,7 @@ impl Mover<'_> {
         }
     }
 
-    /// The cells that take new work.
+    /// Returns the cells that take new work.
     fn open_cells(&self) -> impl Iterator<Item = &Cell> {
         self.pool.cells().filter(|cell| !cell.evacuating)
     }
@@ -369,13 +370,13 @@ impl Mover<'_> {
         self.pool.get(cell).map_or(0.0, |cell| self.load(cell))
     }
 
-    /// How full a cell is, percent.
+    /// Returns how full a cell is, in percent.
     fn load(&self, cell: &Cell) -> f64 {
         let used = self.used.get(cell.cell.as_str()).copied();
         share(cell, used.unwrap_or_default())
     }
 
-    /// Of each app with an instance that may be moved.
+    /// Returns, for each app with an instance that may be moved, how many instances each zone has.
     fn zones_of_apps(&self) -> BTreeMap<String, Zones> {
         let apps = self
             .movable
@@ -400,14 +401,14 @@ fn spread(zones: &Zones) -> u32 {
     most - zones.values().copied().min().unwrap_or(0)
 }
 
-/// How many instances are in a zone that has more than its share, by as much.
+/// Returns how many instances are in zones beyond their share.
 fn too_many(zones: &Zones) -> u32 {
     if spread(zones) <= EVEN {
         return 0;
     }
     let count = u32::try_from(zones.len()).unwrap_or(u32::MAX).max(1);
     let all: u32 = zones.values().sum();
-    // so many zones have one more than the others
+    // this many zones have one more than the others
     let (share, more) = (all / count, all % count);
     let mut counts: Vec<u32> = zones.values().copied().collect();
     counts.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
@@ -420,7 +421,7 @@ fn too_many(zones: &Zones) -> u32 {
 }
 
 impl Usage {
-    /// With another one added once, or taken away where the sign is -1.
+    /// Returns the sum, or the difference if the sign is -1.
     fn plus(self, other: Self, sign: i64) -> Self {
         Self {
             memory_mb: self.memory_mb + sign * other.memory_mb,
@@ -429,7 +430,8 @@ impl Usage {
     }
 }
 
-/// The larger part of a cell's memory and cpu, percent. A cell that offers no cpu has none to share.
+/// Returns the larger of the used parts of a cell's memory and cpu, in percent. A cell that offers no cpu has none in
+/// use.
 fn share(cell: &Cell, used: Usage) -> f64 {
     let memory = percent(used.memory_mb, cell.total.memory_mb);
     memory.max(percent(used.cpu_millis, cell.total.cpu_millis))

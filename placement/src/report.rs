@@ -1,4 +1,4 @@
-//! Decisions for answers: as JSON, and one-line texts for a tally and for score terms.
+//! Decisions for answers: as JSON, and as one-line texts for tallies and score terms.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
 /// All decisions of one auction, in the order in which they were made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// One for each job; none for a duplicate.
+    /// One per job, except duplicates.
     pub decisions: Vec<DecisionReport>,
 }
 
@@ -37,10 +37,10 @@ pub struct DecisionReport {
     /// The cells from which the winner was drawn, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalists: Vec<Arc<str>>,
-    /// The winner's cost, where the lowest wins.
+    /// The winner's cost, if the lowest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// The winner's score, where the highest wins.
+    /// The winner's score, if the highest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// Why it was not placed, in one line.
@@ -49,14 +49,13 @@ pub struct DecisionReport {
     /// Why it was not placed, in numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tally: Vec<Tally>,
-    /// Each stage's survivors and rejections, when asked for.
+    /// Each stage's survivors and rejections, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageReport>,
-    /// Each finalist's rating, term by term, when asked for.
+    /// Each finalist's rating, term by term, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ratings: Vec<RatingReport>,
-    /// Whether the terms are multiplied, with the product scaled to 0..1 after each; otherwise they
-    /// are added.
+    /// Whether the terms are multiplied, with the product scaled to 0..1 after each; otherwise they are added.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub product: bool,
     /// Ignored hints and other notes.
@@ -84,7 +83,7 @@ impl std::fmt::Display for DecisionOutcome {
 }
 
 impl Report {
-    /// Describes a plan.
+    /// Creates the report of a plan.
     pub fn new(jobs: &[Job], plan: Plan) -> Self {
         let decisions = plan.decisions.into_iter();
         let report = |decision: crate::decision::Decision| {
@@ -126,13 +125,13 @@ impl Report {
         }
     }
 
-    /// How many jobs were placed.
+    /// Returns how many jobs were placed.
     pub fn placed(&self) -> usize {
         self.decisions.iter().filter(|d| d.cell.is_some()).count()
     }
 }
 
-/// Score terms as a formula: added or multiplied.
+/// Joins score terms to a formula: added or multiplied.
 pub fn joined(terms: &[String], product: bool) -> String {
     if product {
         format!("{}, scaled", terms.join(" × "))
@@ -142,7 +141,7 @@ pub fn joined(terms: &[String], product: bool) -> String {
 }
 
 impl Tally {
-    /// One line, such as `memory: 12 cells dropped, needs 4096, the best has 2048`.
+    /// Returns one line, such as `memory: 12 cells dropped, needs 4096, the best has 2048`.
     pub fn in_words(&self) -> String {
         let cells = if self.cells == 1 { "cell" } else { "cells" };
         let mut out = match self.cells {

@@ -16,7 +16,7 @@ use crate::{
     words::shorten,
 };
 
-/// The most instances one request may ask for.
+/// The most instances that one request may ask for.
 pub const MAX_INSTANCES: u32 = 100_000;
 
 /// What a request starts.
@@ -25,10 +25,10 @@ pub const MAX_INSTANCES: u32 = 100_000;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A long-running process; it has instances 0..n-1.
+    /// A long-running process, with instances 0..n-1.
     #[default]
     Lrp,
-    /// Runs once.
+    /// Work that runs once.
     Task,
 }
 
@@ -44,23 +44,23 @@ impl fmt::Display for Kind {
 /// A request to start instances of an app. Required: `app`, `memory_mb`, `disk_mb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Identifies the request: the same id is the same request. Empty = none was given.
+    /// Identifies the request: the same id is the same request. Empty if none was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// A long-running process by default.
+    /// LRP or task; LRP by default.
     #[serde(default)]
     pub kind: Kind,
     /// The app's name: 1 to 128 of `A-Za-z0-9_-`.
     pub app: String,
-    /// How many instances the app has in all.
+    /// How many instances the app has in total.
     #[serde(default = "one")]
     pub instances: u32,
     /// A subset of `0..instances`: only these are started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub indices: Option<Vec<u32>>,
-    /// MiB for each instance.
+    /// Memory of each instance, in MiB.
     pub memory_mb: i64,
-    /// MiB for each instance.
+    /// Disk of each instance, in MiB.
     pub disk_mb: i64,
     /// Thousandths of a core; 0 = no cpu limit.
     #[serde(default, skip_serializing_if = "crate::resources::is_zero")]
@@ -68,30 +68,30 @@ pub struct Request {
     /// Extra resources for each instance.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, i64>,
-    /// Devices for each instance, by the names of their sets.
+    /// Devices of each instance, by set name.
     #[serde(
         default,
         deserialize_with = "crate::object::map",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub devices: BTreeMap<String, DeviceNeed>,
-    /// The stack it needs; none = any cell.
+    /// The stack that it needs; none means any cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
-    /// Placement tags it asks for (Diego).
+    /// Placement tags that it asks for (Diego).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placement_tags: Vec<String>,
-    /// Volume drivers it needs.
+    /// Volume drivers that it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_drivers: Vec<String>,
-    /// The blob from which it is made, for cells that have it cached; none = that of [`Run::source`], see
+    /// The blob that it is made from, for cells that have it cached; none means that of [`Run::source`], see
     /// [`Request::blob`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_blob: Option<String>,
     /// The tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The version of the app, as its owner names it; kept and listed, never read.
+    /// The version of the app, as its owner names it; stored and listed, but not interpreted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The trace that the request belongs to (W3C `traceparent`); passed on to its instances.
@@ -100,34 +100,34 @@ pub struct Request {
     /// Each entry is a requirement: at least one of its networks must be up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Vec<String>>,
-    /// Traits the cell must have (Triton: equal name sets).
+    /// Traits that the cell must have (Triton: the sets of names are equal).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub traits: BTreeMap<String, Trait>,
-    /// Lowest platform stamp by version.
+    /// The lowest platform stamp of each version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub min_platform: BTreeMap<String, Stamp>,
-    /// Highest platform stamp by version.
+    /// The highest platform stamp of each version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub max_platform: BTreeMap<String, Stamp>,
-    /// Volumes the cell must hold.
+    /// Volumes that the cell must hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes_from: Vec<String>,
-    /// Near any of these: `app:NAME`, `tag:KEY=VALUE`, `rack:NAME`, `instance:UUID`.
+    /// Prefer cells near any of these: `app:NAME`, `tag:KEY=VALUE`, `rack:NAME`, `instance:UUID`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub near: Vec<String>,
-    /// Far from all of these; the same items.
+    /// Prefer cells far from all of these; the same items.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub far: Vec<String>,
-    /// Near and far are demands, not preferences.
+    /// Whether `near` and `far` are demands instead of preferences.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
     /// Tags of the new instances.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// Overcommit ratios the cell must have, by resource.
+    /// Overcommit ratios that the cell must have, by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub overcommit: BTreeMap<String, f64>,
-    /// An objective of its own, where the policy has one; at most 2 KiB.
+    /// An objective of its own, if the policy has one; at most 2 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<String>,
     /// The longest time until the reply (default 4 s).
@@ -143,14 +143,14 @@ pub struct Request {
         skip_serializing_if = "Option::is_none"
     )]
     pub run: Option<Run>,
-    /// How the cell checks that an instance is healthy; none = its process exists.
+    /// How the cell checks that an instance is healthy; none means that its process exists.
     #[serde(
         default,
         deserialize_with = "crate::object::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub health: Option<Arc<HealthCheck>>,
-    /// How the cell checks that an instance is ready; none = it is when it runs.
+    /// How the cell checks that an instance is ready; none means that it is ready when it runs.
     #[serde(
         default,
         deserialize_with = "crate::object::optional",
@@ -159,7 +159,7 @@ pub struct Request {
     pub ready: Option<Arc<HealthCheck>>,
 }
 
-/// One instance to be placed: a request and an index of it.
+/// One instance to be placed: a request and one of its indices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// The request.
@@ -169,7 +169,7 @@ pub struct Job {
 }
 
 impl Request {
-    /// A request for one instance of an app, of this size in MiB.
+    /// Creates a request for one instance of an app, with this size in MiB.
     pub fn new(app: impl Into<String>, memory_mb: i64, disk_mb: i64) -> Self {
         Self {
             id: String::new(),
@@ -208,7 +208,7 @@ impl Request {
         }
     }
 
-    /// What one instance uses of each resource; always one container.
+    /// Returns what one instance uses of each resource; always one container.
     pub fn amounts(&self) -> Amounts {
         Amounts::from_fn(|resource| match resource {
             Resource::Memory => self.memory_mb,
@@ -218,7 +218,7 @@ impl Request {
         })
     }
 
-    /// What a cell must have for one instance. A request without cpu fits even if the cell's cpu is
+    /// Returns what a cell must have for one instance. A request without cpu fits even if the cell's cpu is
     /// overcommitted.
     pub fn needs(&self) -> Amounts {
         let mut needs = self.amounts();
@@ -228,19 +228,19 @@ impl Request {
         needs
     }
 
-    /// The blob that it is made from, as cells name it in their cached blobs: the one it gives, else the SHA-256 of its
-    /// source.
+    /// Returns the blob that it is made from, as named among the cells' cached blobs: the one that it gives, or else
+    /// the SHA-256 of its source.
     pub fn blob(&self) -> Option<&String> {
         let source = || Some(&self.run.as_ref()?.source.as_ref()?.sha256);
         self.source_blob.as_ref().or_else(source)
     }
 
-    /// In which form it says what is run: it goes to cells that run this form.
+    /// Returns the form of what it runs, which decides the cells that it may go to.
     pub fn form(&self) -> Form {
         self.run.as_ref().map_or(Form::Command, Run::form)
     }
 
-    /// The jobs of this request, in the order of their indices (as given, or 0..instances).
+    /// Returns the jobs of this request, in the order of their indices (as given, or 0..instances).
     pub fn jobs(self: &Arc<Self>) -> Vec<Job> {
         let job = |index| Job {
             request: Arc::clone(self),
@@ -252,8 +252,8 @@ impl Request {
         }
     }
 
-    /// Rejects an invalid request: bad names, negative or absurd sizes, too many instances, indices
-    /// outside `0..instances`, texts and lists that are too long.
+    /// Rejects an invalid request: bad names, negative or absurd sizes, too many instances, indices outside
+    /// `0..instances`, texts and lists that are too long.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("app", &self.app)?;
         if !self.id.is_empty() {
@@ -412,7 +412,7 @@ impl Request {
     }
 }
 
-/// Whether a text has the form of a W3C `traceparent`.
+/// Returns whether a text has the form of a W3C `traceparent`.
 pub fn is_traceparent(text: &str) -> bool {
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     let parts: Vec<&str> = text.split('-').collect();

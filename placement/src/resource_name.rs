@@ -1,4 +1,4 @@
-//! A resource as scores and objectives name it: one of every cell, a set of devices, or a named one.
+//! A resource as named by scores and objectives: one that every cell has, a set of devices, or a named one.
 
 use crate::{
     cell::Cell,
@@ -13,12 +13,12 @@ use crate::{
 pub enum ResourceName {
     /// `memory`, `disk`, `containers` or `cpu`.
     Amount(Resource),
-    /// A set of devices where the cell has one of this name, else a named resource.
+    /// A set of devices if the cell has one of this name, else a named resource.
     Named(String),
 }
 
 impl ResourceName {
-    /// The resource of this name; none if it could not be one.
+    /// Returns the resource with this name; none if no resource can have it.
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(resource) = Resource::ALL.into_iter().find(|r| r.name() == name) {
             return Some(Self::Amount(resource));
@@ -28,7 +28,7 @@ impl ResourceName {
             .then(|| Self::Named(name.to_owned()))
     }
 
-    /// Its name, as policies have it.
+    /// Returns its name, as in policies.
     pub fn name(&self) -> &str {
         match self {
             Self::Amount(resource) => resource.name(),
@@ -36,7 +36,7 @@ impl ResourceName {
         }
     }
 
-    /// What one instance of the request takes of it; of devices `total` says how much all of one is.
+    /// Returns what one instance of the request takes of it; for devices, `total` tells how much a whole one is.
     pub fn wanted(&self, request: &Request, total: &Resources) -> i64 {
         let name = match self {
             Self::Amount(resource) => return request.amounts()[*resource],
@@ -49,7 +49,7 @@ impl ResourceName {
         i64::from(need.count) * need.amount.unwrap_or(each)
     }
 
-    /// What one instance of the size takes of it; `each` is what a device has, where all of one is asked for.
+    /// Returns what one instance of the size takes of it; `each` is what a device has, if whole ones are asked for.
     pub(crate) fn of_size(&self, size: &Size, each: i64) -> i64 {
         let name = match self {
             Self::Amount(resource) => return size.amounts()[*resource],
@@ -61,7 +61,7 @@ impl ResourceName {
         }
     }
 
-    /// What a cell has of it in all; [`Amounts::UNLIMITED`] if there is no limit.
+    /// Returns what a cell has of it in total; [`Amounts::UNLIMITED`] if there is no limit.
     pub fn total(&self, total: &Resources) -> i64 {
         match self {
             Self::Amount(resource) => total.get(*resource).unwrap_or(Amounts::UNLIMITED),
@@ -72,12 +72,12 @@ impl ResourceName {
         }
     }
 
-    /// What a cell has free of it, as [`ResourceName::total`].
+    /// Returns what a cell has free of it; unlimited as in [`ResourceName::total`].
     pub fn available(&self, cell: &Cell) -> i64 {
         self.free(&Free::of(cell))
     }
 
-    /// What is free of it, negative where it is overcommitted; of devices the sum of what each has free, which is
+    /// Returns what is free of it, negative if overcommitted. For devices it is the sum of what each has free, which is
     /// never negative.
     pub(crate) fn free(&self, free: &Free<'_>) -> i64 {
         match self {
@@ -89,7 +89,7 @@ impl ResourceName {
         }
     }
 
-    /// The share that is used when the request is placed; 0 where the cell has none of it or no limit.
+    /// Returns the share in use after the request is placed; 0 if the cell has none of it or no limit.
     pub(crate) fn used_after(&self, free: &Free<'_>, request: &Request, total: &Resources) -> f64 {
         let (left, all) = (self.free(free), self.total(total));
         if left == Amounts::UNLIMITED || all == Amounts::UNLIMITED || all <= 0 {
@@ -99,7 +99,7 @@ impl ResourceName {
     }
 }
 
-/// The mean of these resources' used shares, or of their squares, when the request is placed.
+/// Returns the mean of these resources' used shares, or of their squares, after the request is placed.
 pub(crate) fn mean_used(
     of: &[ResourceName],
     squared: bool,

@@ -1,5 +1,5 @@
-//! What a cell has and what a job asks for. The resources of every cell are listed here and nowhere
-//! else: all code on amounts uses [`Resource::ALL`].
+//! What a cell has and what a job asks for. The resources of every cell are listed here and nowhere else: all code
+//! about amounts uses [`Resource::ALL`].
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +25,10 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All of them, in the order of an [`Amounts`].
+    /// All of them, in the order of [`Amounts`].
     pub const ALL: [Self; 4] = [Self::Memory, Self::Disk, Self::Containers, Self::Cpu];
 
-    /// Its name in policies, reasons and tallies.
+    /// Returns its name in policies, reasons and tallies.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -38,7 +38,7 @@ impl Resource {
         }
     }
 
-    /// The field that holds it, in messages and files.
+    /// Returns the field that holds it in messages and files.
     pub const fn field(self) -> &'static str {
         match self {
             Self::Memory => "memory_mb",
@@ -48,7 +48,7 @@ impl Resource {
         }
     }
 
-    /// Whether a cell with a total of 0 gets no work at all, not even work that needs none of it.
+    /// Returns whether a cell with a total of 0 gets no work at all, not even work that needs none of it.
     pub(crate) const fn is_vital(self) -> bool {
         !matches!(self, Self::Cpu)
     }
@@ -73,22 +73,22 @@ impl IndexMut<Resource> for Amounts {
 }
 
 impl Amounts {
-    /// A cell's unlimited amount; debits do not change it.
+    /// An unlimited amount of a cell; debits do not change it.
     pub const UNLIMITED: i64 = i64::MAX;
     /// A need that any amount meets, even a negative one.
     pub const NO_NEED: i64 = i64::MIN;
 
-    /// The result of `amount` for each resource.
+    /// Returns the result of `amount` for each resource.
     pub fn from_fn(amount: impl Fn(Resource) -> i64) -> Self {
         Self(Resource::ALL.map(amount))
     }
 
-    /// The same amount of everything.
+    /// Returns the same amount of everything.
     pub const fn all(amount: i64) -> Self {
         Self([amount; Resource::ALL.len()])
     }
 
-    /// Subtracts `wanted`, except from what is unlimited.
+    /// Subtracts `wanted`, except from unlimited amounts.
     pub fn debit(&mut self, wanted: &Self) {
         for (have, wanted) in self.0.iter_mut().zip(wanted.0) {
             if *have != Self::UNLIMITED {
@@ -97,9 +97,9 @@ impl Amounts {
         }
     }
 
-    /// Whether there is enough of everything.
-    // written out: in the walk over all cells the compiler does not unroll a loop. A full cell lacks memory
-    // as a rule, so that the first comparison is mostly the last
+    /// Returns whether there is enough of everything.
+    // written out, because in the walk over all cells the compiler does not unroll a loop. Full cells usually lack
+    // memory, so that the first comparison is mostly the last
     #[inline]
     pub fn covers(&self, needed: &Self) -> bool {
         let Self([memory, disk, containers, cpu]) = *self;
@@ -110,13 +110,13 @@ impl Amounts {
             && cpu >= need_cpu
     }
 
-    /// The minimum of each.
+    /// Returns the minimum of each.
     pub fn lower(self, other: Self) -> Self {
         Self::from_fn(|resource| self[resource].min(other[resource]))
     }
 }
 
-/// A cell's resources, in all (`total`) or not reserved (`available`).
+/// A cell's resources: in total (`total`) or not reserved (`available`).
 ///
 /// `available` may be negative if a cell is overcommitted. Absent disk or containers mean
 /// "unlimited"; absent cpu, `extra` or devices mean none.
@@ -146,7 +146,7 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Memory and disk in MiB and a number of instances; no cpu, no extras, no devices.
+    /// Creates resources with memory and disk in MiB and a number of instances; no cpu, extras or devices.
     pub fn new(memory_mb: i64, disk_mb: i64, containers: i64) -> Self {
         Self {
             memory_mb,
@@ -156,7 +156,7 @@ impl Resources {
         }
     }
 
-    /// The amount; none = unlimited.
+    /// Returns the amount; none = unlimited.
     pub fn get(&self, resource: Resource) -> Option<i64> {
         match resource {
             Resource::Memory => Some(self.memory_mb),
@@ -166,7 +166,7 @@ impl Resources {
         }
     }
 
-    /// The amount, to be changed.
+    /// Returns the amount for modification.
     pub(crate) fn get_mut(&mut self, resource: Resource) -> Option<&mut i64> {
         match resource {
             Resource::Memory => Some(&mut self.memory_mb),
@@ -176,28 +176,27 @@ impl Resources {
         }
     }
 
-    /// All amounts except extra ones; [`Amounts::UNLIMITED`] if there is no limit.
+    /// Returns all amounts except extra ones; [`Amounts::UNLIMITED`] if there is no limit.
     pub fn amounts(&self) -> Amounts {
         Amounts::from_fn(|resource| self.get(resource).unwrap_or(Amounts::UNLIMITED))
     }
 
-    /// Every limited amount by its field's name, extra resources included; without devices.
+    /// Returns every limited amount by its field's name, including extra resources, but not devices.
     pub fn fields(&self) -> impl Iterator<Item = (&str, i64)> {
         let limited = |resource: Resource| Some((resource.field(), self.get(resource)?));
         let extra = self.extra.iter().map(|(name, amount)| (&**name, *amount));
         Resource::ALL.into_iter().filter_map(limited).chain(extra)
     }
 
-    /// The amount of an extra resource; absent = 0.
+    /// Returns the amount of an extra resource; 0 if absent.
     pub fn extra(&self, name: &str) -> i64 {
         self.extra.get(name).copied().unwrap_or(0)
     }
 }
 
-/// Diego's resource term: the mean of the fractions of memory, disk and containers that are used
-/// when `wanted` is placed on a cell with `available` left of `total`
-/// ([`crate::policy::Term::Resources`]; cpu is not included). What is unlimited, in either, adds 0;
-/// a total of 0 gives no finite number.
+/// Returns Diego's resource term: the mean of the fractions of memory, disk and containers that are used when `wanted`
+/// is placed on a cell with `available` left of `total` ([`crate::policy::Term::Resources`]; cpu is not included).
+/// Amounts that are unlimited in either add 0; a total of 0 gives no finite number.
 #[inline]
 pub(crate) fn used_after(available: &Amounts, wanted: &Amounts, total: &Amounts) -> f64 {
     let used = |resource: Resource| {

@@ -11,26 +11,26 @@ use crate::{
     source::RunSource,
 };
 
-/// The longest argument, and the longest variable with its name, that Linux passes to a program, bytes
-/// with the NUL at the end.
+/// The longest argument, or variable including its name, that Linux passes to a program, in bytes with the NUL at the
+/// end.
 const MAX_TEXT: usize = 128 << 10;
-/// The most of a command and its environment, bytes: half of what Linux passes by default, as the cell
+/// The largest size of a command and its environment, in bytes: half of what Linux passes by default, because the cell
 /// adds variables of its own.
 const MAX_RUN: usize = 1 << 20;
-/// What each text takes beside itself: a NUL, and its address.
+/// The overhead of each text: a NUL and its address.
 const TEXT_OVERHEAD: usize = 9;
 
 const NUL: &str = "a text with NUL";
 const NO_NUL: &str = "one without";
 
-/// In which form an instance is told what it runs. Not every cell runs every form.
+/// The form in which an instance is told what it runs. Not every cell runs every form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// A command, or nothing.
     Command,
     /// A droplet.
     Droplet,
-    /// The staging of an app: making a droplet of it.
+    /// The staging of an app, which makes a droplet of it.
     Staging,
 }
 
@@ -40,13 +40,13 @@ pub struct Run {
     /// The program and its arguments; at least the program, unless there is a droplet or staging.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Added to the environment that the cell sets, and overriding it.
+    /// Variables added to the environment that the cell sets, overriding it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Whether it needs a port, given to it as `PORT`.
+    /// Whether it needs a port, which is passed as `PORT`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub port: bool,
-    /// Files of the cell that it gets; the cell reads them.
+    /// Secrets: files of the cell that the instance gets; the cell reads them.
     #[serde(
         default,
         deserialize_with = "crate::object::list",
@@ -56,21 +56,21 @@ pub struct Run {
     /// The archive that it is made from; the cell fetches and unpacks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<RunSource>,
-    /// A droplet instead of a command: only for cells that run droplets.
+    /// A droplet instead of a command; only for cells that run droplets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub droplet: Option<Arc<Droplet>>,
-    /// The staging of an app instead of a command: only for tasks on cells that stage apps.
+    /// The staging of an app instead of a command; only for tasks on cells that stage apps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<Arc<Staging>>,
 }
 
 impl Run {
-    /// Whether an instance gets a port: a droplet always does.
+    /// Returns whether an instance gets a port; a droplet always does.
     pub fn needs_port(&self) -> bool {
         self.port || self.droplet.is_some()
     }
 
-    /// In which form it is.
+    /// Returns its form.
     pub fn form(&self) -> Form {
         if self.staging.is_some() {
             Form::Staging
@@ -81,7 +81,7 @@ impl Run {
         }
     }
 
-    /// Rejects a droplet or staging beside what DEAs do not know.
+    /// Rejects a droplet or staging that is combined with something that DEAs do not support.
     fn check_form(&self, form: &str) -> Result<(), Invalid> {
         for (field, given) in [
             ("run.command", !self.command.is_empty()),
@@ -111,9 +111,9 @@ impl Run {
         staging.check(form)
     }
 
-    /// Rejects what cannot be executed: no program, a NUL in any text, names of environment
-    /// variables that are empty or contain a `=`, and more than Linux passes to a program. The errors
-    /// give the place and never the value: they are published as events, and values may be secrets.
+    /// Rejects what cannot be executed: no program, a NUL in any text, names of environment variables that are empty or
+    /// contain a `=`, and more than Linux passes to a program. The errors give the position but never the value: they
+    /// are published as events, and values may be secrets.
     pub fn check(&self) -> Result<(), Invalid> {
         if let Some(staging) = &self.staging {
             self.check_staging(staging)?;
@@ -144,7 +144,7 @@ impl Run {
             if value.contains('\0') {
                 return Err(Invalid::new(format!("run.env.{name}"), NUL, NO_NUL));
             }
-            // they are passed as one text
+            // passed as one text
             check_bytes(
                 || format!("run.env.{name}"),
                 name.len() + 1 + value.len(),

@@ -11,23 +11,23 @@ pub const MAX_SECRETS: usize = 64;
 /// The longest path.
 const MAX_PATH: usize = 256;
 
-/// A file below the cell's directory of secrets, and where an instance gets what is in it: a variable of the environment,
+/// A file below the cell's directory of secrets, and where its content goes for an instance: to an environment variable
 /// or a file. The content is never part of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret {
     /// The file, relative to the cell's directory of secrets.
     pub file: String,
-    /// The variable that gets it.
+    /// The variable that gets the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<String>,
-    /// The file that gets it, relative to the instance's directory.
+    /// The file that gets the content, relative to the instance's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
 impl Secret {
-    /// Rejects paths that lead elsewhere, and a secret without or with two places. `field` is its name in the
-    /// request. The errors quote nothing, as those of all of `run`.
+    /// Rejects paths that lead elsewhere, and secrets with no destination or two. `field` is its name in the request.
+    /// The errors quote nothing, like all errors about `run`.
     pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
         check_path(&format!("{field}.file"), &self.file)?;
         match (&self.env, &self.path) {

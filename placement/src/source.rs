@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{invalid::Invalid, words::shorten};
 
-/// The longest address, bytes.
+/// The longest address, in bytes.
 const MAX_URL: usize = 2_048;
-/// The most of an address that messages show, bytes.
+/// The longest part of an address that messages show, in bytes.
 const MAX_SHOWN: usize = 100;
-/// The digits of a SHA-256.
+/// The number of digits of a SHA-256.
 const SHA256_DIGITS: usize = 64;
 
-/// An archive that an instance needs: its cell fetches it, checks it, and unpacks it into the instance's directory
-/// before the command runs.
+/// An archive that an instance is made from: its cell fetches it, checks it, and unpacks it into the instance's
+/// directory before the command runs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSource {
-    /// Where it is: `http://…` or `https://…`. It may have credentials, so no message or log shows it as it is: see
+    /// The address: `http://…` or `https://…`. It may contain credentials, so no message or log shows it unchanged: see
     /// [`RunSource::shown_url`].
     pub url: String,
-    /// The SHA-256 of what is there, 64 hexadecimal digits in lower case; also its name among the cells' cached blobs.
+    /// The SHA-256 of the content: 64 lower-case hexadecimal digits. Also its name among the cells' cached blobs.
     pub sha256: String,
 }
 
 impl RunSource {
-    /// Rejects other addresses than `http` and `https`, and what is no SHA-256. `field` is its name in the request. The
+    /// Rejects addresses other than `http` and `https`, and invalid SHA-256s. `field` is its name in the request. The
     /// errors do not show the address.
     pub(crate) fn check(&self, field: &str) -> Result<(), Invalid> {
         check_url(|| format!("{field}.url"), &self.url)?;
@@ -40,13 +40,13 @@ impl RunSource {
         Ok(())
     }
 
-    /// See [`shown_url`].
+    /// Returns the address in a form that may be shown; see [`shown_url`].
     pub fn shown_url(&self) -> String {
         shown_url(&self.url)
     }
 }
 
-/// Without the address: it may have credentials.
+/// Omits the full address, which may contain credentials.
 impl fmt::Debug for RunSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.shown_url();
@@ -56,7 +56,7 @@ impl fmt::Debug for RunSource {
     }
 }
 
-/// Rejects what cannot be fetched, as an address of `http` or `https` can. The error does not show it.
+/// Rejects addresses that cannot be fetched by `http` or `https`. The error does not show the address.
 pub(crate) fn check_url(field: impl FnOnce() -> String, url: &str) -> Result<(), Invalid> {
     if url.len() <= MAX_URL && is_url(url) {
         return Ok(());
@@ -68,7 +68,7 @@ pub(crate) fn check_url(field: impl FnOnce() -> String, url: &str) -> Result<(),
     Err(Invalid::new(field(), value, expected))
 }
 
-/// An address without credentials, query and fragment, of at most 100 bytes: for messages.
+/// Returns an address without credentials, query and fragment, cut to 100 bytes, for messages.
 pub fn shown_url(url: &str) -> String {
     let bare = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = bare.split_once("://") else {
@@ -87,7 +87,7 @@ pub fn shown_url(url: &str) -> String {
     shown
 }
 
-/// Whether a text is a SHA-256 in hexadecimal digits in lower case.
+/// Returns whether a text is a SHA-256 in lower-case hexadecimal digits.
 pub fn is_sha256(text: &str) -> bool {
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     text.len() == SHA256_DIGITS && text.bytes().all(hex)
@@ -103,15 +103,15 @@ fn is_url(url: &str) -> bool {
     })
 }
 
-/// What follows the credentials.
+/// Returns what follows the credentials.
 fn host_of(authority: &str) -> &str {
     authority
         .rsplit_once('@')
         .map_or(authority, |(_, host)| host)
 }
 
-/// A name or an IP address, and a port if there is a colon. This is strict about the port, so that credentials with a `/`
-/// or a `?` are not taken for a host.
+/// Returns whether it is a name or an IP address, with a port if there is a colon. It is strict about the port, so that
+/// credentials with a `/` or a `?` are not mistaken for a host.
 fn is_host(text: &str) -> bool {
     let end = text.find(']').unwrap_or(0);
     let colon = text[end..].find(':').map(|at| end + at);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use crate::words::shorten;
 
-/// A date that operators set: RFC 3339, or a day such as `2026-12-01`. Written as it was given.
+/// A date set by operators: RFC 3339, or a day such as `2026-12-01`. Written as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     text: String,
@@ -21,12 +21,12 @@ impl Timestamp {
     /// What is expected of a date.
     pub const EXPECTED: &'static str = "a date such as \"2026-12-01\" or \"2026-12-01T04:00:00Z\"";
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     pub fn ms(&self) -> i64 {
         self.ms
     }
 
-    /// The original text.
+    /// Returns the original text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -72,8 +72,8 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// The build stamp of a platform image, `YYYYMMDDTHHMMSSZ`; another text is kept, and counts as
-/// older than every date.
+/// The build stamp of a platform image, `YYYYMMDDTHHMMSSZ`; any other text is kept, and counts as older than every
+/// date.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     text: String,
@@ -81,12 +81,12 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The original text.
+    /// Returns the original text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Milliseconds since the Unix epoch; none if the text is not a stamp.
+    /// Returns the milliseconds since the Unix epoch; none if the text is not a stamp.
     pub fn ms(&self) -> Option<i64> {
         self.ms
     }
@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for Stamp {
 pub struct Span(pub Duration);
 
 impl fmt::Display for Span {
-    /// Hours are the largest unit, as in `984h` or `1h 30m`: nobody sees 41 days in `1month 10days 13h`.
+    /// Hours are the largest unit, as in `984h` or `1h 30m`, because nobody recognises 41 days in `1month 10days 13h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hours = self.0.as_secs() / 3_600;
         let rest = self.0.saturating_sub(Duration::from_secs(hours * 3_600));

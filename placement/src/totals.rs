@@ -8,12 +8,12 @@ use crate::{
     resources::{Amounts, Resource},
 };
 
-/// The sums of the cells' totals. What some cell has without limit has no limit.
+/// The sums of the cells' totals. A resource that any cell has without limit is unlimited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     amounts: [Option<i64>; Resource::ALL.len()],
     extra: BTreeMap<String, i64>,
-    /// By set: all of all devices, and the most that one device has.
+    /// By set: the sum over all devices, and the most that one device has.
     devices: BTreeMap<String, (i64, i64)>,
 }
 
@@ -42,8 +42,8 @@ impl Totals {
         all
     }
 
-    /// The largest of the shares that an instance asks for (its *dominant share*: Ghodsi et al., "Dominant Resource
-    /// Fairness", NSDI 2011). What there is none of, or without limit, has no share.
+    /// Returns the largest of the shares that an instance asks for (its *dominant share*: Ghodsi et al., "Dominant
+    /// Resource Fairness", NSDI 2011). Resources of which there is none, or no limit, have no share.
     pub(crate) fn dominant_share(&self, request: &Request) -> f64 {
         let wanted: Amounts = request.amounts();
         let share = |wanted: i64, all: i64| {

@@ -1,5 +1,4 @@
-//! The plain engine's record of one decision, stage by stage, from which explanations, reasons and
-//! tallies are made.
+//! The plain engine's record of one decision, stage by stage, from which explanations, reasons and tallies are made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +11,7 @@ use crate::{
     stages::filter::{self, Why},
 };
 
-/// The most different reasons that are kept apart in one stage.
+/// The most reasons that are listed separately in one stage.
 const MAX_REASONS: usize = 8;
 /// The most notes on one decision.
 const MAX_NOTES: usize = 16;
@@ -23,7 +22,7 @@ pub(crate) struct Trace {
     pub(crate) stages: Vec<StageReport>,
     /// Ignored hints and other notes.
     pub(crate) notes: Vec<String>,
-    /// Each finalist's, term by term.
+    /// Each finalist's rating, term by term.
     pub(crate) ratings: Vec<RatingReport>,
     /// Whether to name the dropped cells.
     with_names: bool,
@@ -44,7 +43,7 @@ pub(crate) struct Lack {
     pub(crate) needs: i64,
     /// The most that any of the cells has.
     pub(crate) best: i64,
-    /// For a set of devices: how near the cells come.
+    /// For a set of devices: how close the cells come.
     pub(crate) devices: Option<FreeDevices>,
 }
 
@@ -66,7 +65,7 @@ impl Trace {
         }
     }
 
-    /// Before the first stage: the cells that are left out of this auction.
+    /// Records, before the first stage, the cells that are left out of this auction.
     pub(crate) fn begin(&mut self, view: &AuctionView<'_>, live: &[u32]) {
         for (name, left_out) in view.left_out() {
             let reason = match *name {
@@ -97,7 +96,7 @@ impl Trace {
         kept: &[u32],
         dropped: &[u32],
     ) {
-        // it is nobody's stage, and is told of only where it matters
+        // not a stage of the policy, so it is only reported if it matters
         if *filter == Filter::Droplets && dropped.is_empty() {
             return;
         }
@@ -119,7 +118,7 @@ impl Trace {
         }
     }
 
-    /// Before the first of consecutive resource filters: which resources does every cell lack?
+    /// Records, before the first of consecutive resource filters, which resources every cell lacks.
     pub(crate) fn resources(
         &mut self,
         view: &AuctionView<'_>,
@@ -185,7 +184,7 @@ impl Trace {
     }
 }
 
-/// Rejections by reason: how many cells, what was needed, the best that any of them had.
+/// Groups rejections by reason: how many cells, what was needed, the best that any of them had.
 fn group(
     view: &AuctionView<'_>,
     stage: &str,
@@ -212,7 +211,7 @@ fn group(
         if let (Some(best), Some(has)) = (tally.best, why.has) {
             tally.best = Some(best.max(has));
         }
-        // the others may be of several sets of devices
+        // the others may be about several sets of devices
         if !is_other {
             merge(&mut tally.devices, why.devices);
         }
@@ -223,7 +222,7 @@ fn group(
     groups.into_values().collect()
 }
 
-/// Takes in what another cell has free of a set of devices.
+/// Merges what another cell has free of a set of devices.
 fn merge(devices: &mut Option<FreeDevices>, other: Option<FreeDevices>) {
     match (devices.as_mut(), other) {
         (Some(devices), Some(other)) => devices.merge(other),
@@ -232,7 +231,7 @@ fn merge(devices: &mut Option<FreeDevices>, other: Option<FreeDevices>) {
     }
 }
 
-/// The resources that every one of the cells lacks, each once, by name.
+/// Returns the resources that all of the cells lack, each once, by name.
 fn lacked_by_all(view: &AuctionView<'_>, job: &Job, run: &[Filter], cells: &[u32]) -> Vec<Lack> {
     let Some((first, others)) = cells.split_first() else {
         return Vec::new();

@@ -20,7 +20,7 @@ impl<'de> Deserialize<'de> for Trait {
     }
 }
 
-/// Parses a trait; by hand, so that the error says what was expected.
+/// Parses a trait; written by hand, so that the error says what was expected.
 struct AnyTrait;
 
 impl<'de> serde::de::Visitor<'de> for AnyTrait {

@@ -1,13 +1,13 @@
-//! Lists as text, corrections of misspelt words, and what is shown of long ones.
+//! Lists as text, corrections of misspelt words, and shortened texts.
 
 use std::borrow::Cow;
 
-/// `a`, `a or b`, `a, b or c`.
+/// Returns `a`, `a or b`, or `a, b or c`.
 pub(crate) fn or(items: &[String]) -> String {
     join(items, "or")
 }
 
-/// `"a"`, `"a" and "b"`, `"a", "b" and "c"`.
+/// Returns `"a"`, `"a" and "b"`, or `"a", "b" and "c"`.
 pub(crate) fn quoted_and(items: &[String]) -> String {
     let quoted: Vec<String> = items.iter().map(|item| format!("\"{item}\"")).collect();
     join(&quoted, "and")
@@ -21,7 +21,7 @@ fn join(items: &[String], word: &str) -> String {
     }
 }
 
-/// The valid name nearest to `name` by edits, if it is near enough to be a misspelling.
+/// Returns the valid name with the smallest edit distance to `name`, if it is small enough for a misspelling.
 pub fn nearest<'n>(name: &str, valid: &[&'n str]) -> Option<&'n str> {
     let name: String = name.chars().take(64).collect();
     let distance = |candidate: &str| strsim::osa_distance(&name, candidate);
@@ -29,10 +29,10 @@ pub fn nearest<'n>(name: &str, valid: &[&'n str]) -> Option<&'n str> {
     (distance(best) <= 1 + best.len() / 3).then_some(*best)
 }
 
-/// The most of a text that someone else chose, in errors, answers and log lines, characters.
+/// The most characters shown of texts that someone else chose, in errors, answers and log lines.
 const MAX_FOREIGN: usize = 200;
 
-/// The first 200 characters of a text that someone else chose.
+/// Returns the first 200 characters of a text that someone else chose.
 pub fn cut(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MAX_FOREIGN) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
@@ -40,7 +40,7 @@ pub fn cut(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text for an error: its first 40 characters, quoted.
+/// Returns a text for an error: its first 40 characters, quoted.
 pub(crate) fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(40).collect();
     if short.len() < text.len() {
@@ -49,13 +49,13 @@ pub(crate) fn shorten(text: &str) -> String {
     format!("{short:?}")
 }
 
-/// Serde's message about a value in the words of our errors: what is not allowed and what was expected. A
-/// value that may be secret is told by its type only. None where the message is about something else.
+/// Rewrites serde's message about a value in the words of our errors: what is not allowed and what was expected. For a
+/// value that may be secret, only the type is given. None if the message is about something else.
 pub fn in_json_terms(message: &str, secret: bool) -> Option<String> {
     let (fault, expected) = message.rsplit_once(", expected ")?;
     let (kind, value) = match fault.strip_prefix("unknown variant ") {
         Some(value) => ("string", Some(format!("{:?}", value.trim_matches('`')))),
-        // where an object stands for fields, serde takes an array for them in their order
+        // for an object, serde also accepts an array of its fields in order
         None if fault.starts_with("invalid length ") => ("sequence", None),
         None => {
             let found = fault

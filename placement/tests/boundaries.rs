@@ -38,13 +38,13 @@ fn plan(filter: &str, cells: &[Value], request: &Value) -> Plan {
     plan
 }
 
-/// Whether the filter keeps the cell.
+/// Returns whether the filter keeps the cell.
 fn keeps(filter: &str, cell: &Value, request: &Value) -> bool {
     let plan = plan(filter, std::slice::from_ref(cell), request);
     matches!(plan.decisions[0].verdict, Verdict::Placed { .. })
 }
 
-/// Why the filter dropped the cell: reason, needs, best.
+/// Returns why the filter dropped the cell: reason, needs, best.
 fn why(filter: &str, cell: &Value, request: &Value) -> (Option<String>, Option<f64>, Option<f64>) {
     match &plan(filter, std::slice::from_ref(cell), request).decisions[0].verdict {
         Verdict::Unplaced(why) => {
@@ -98,7 +98,7 @@ fn a_planned_reboot_is_within_the_days_or_not() {
     let (reason, needs, left) = why(filter, &at("2026-06-02T12:00:00Z"), &json!({}));
     assert_eq!((needs, left), (Some(3.0), Some(1.5)));
     assert!(reason.unwrap().contains("within 3 days"));
-    // the batch drops on its own, whatever is planned
+    // the batch drops by itself, whatever is planned
     let batch = json!({"reboot_batch": "b1", "next_reboot": "2026-09-01T00:00:00Z"});
     assert!(!keeps(filter, &batch, &json!({})));
     let (reason, needs, left) = why(filter, &batch, &json!({}));
@@ -151,8 +151,7 @@ fn platform_limits_include_their_own_stamp_and_pass_versions_beyond() {
     assert!(keeps(filter, &older, &max) && !keeps(filter, &newer, &max));
 }
 
-/// Between two versions that are listed nobody is kept out, and a limit for what is no version says
-/// nothing.
+/// Nothing between two listed versions is excluded, and a limit for something that is no version has no effect.
 #[test]
 fn platform_limits_keep_out_only_what_lies_beyond_them() {
     let filter = "filter = \"platform\"";
@@ -197,7 +196,7 @@ fn overcommit_ratios_are_compared_to_two_decimals() {
     let wants = |ratio: f64| json!({"overcommit": {"cpu": ratio}});
     assert!(keeps(filter, &cell, &wants(1.5)) && keeps(filter, &cell, &wants(1.504)));
     assert!(!keeps(filter, &cell, &wants(1.51)) && !keeps(filter, &cell, &wants(1.49)));
-    // none and 0 are alike
+    // none and 0 are equal
     assert!(keeps(filter, &json!({}), &wants(0.0)) && !keeps(filter, &json!({}), &wants(0.01)));
 }
 
@@ -211,7 +210,7 @@ fn draining_cells_are_no_cells() {
     assert_eq!(why.reason, "unable to communicate to compatible cells");
 }
 
-/// Eight reasons are kept apart; a ninth is counted with the others that have no row.
+/// Eight reasons are listed separately; a ninth is counted with the others that have no row.
 #[test]
 fn very_many_reasons_are_grouped() {
     let cells: Vec<Value> = (0..12)
@@ -234,7 +233,7 @@ fn very_many_reasons_are_grouped() {
     assert_eq!(count("other reasons"), Some(4));
 }
 
-/// What the cells have free of one set says nothing of another.
+/// What the cells have free of one set says nothing about another.
 #[test]
 fn grouped_reasons_name_no_devices() {
     let sets = || (0..12).map(|n| format!("d{n:02}"));

@@ -1,4 +1,4 @@
-//! How many instances fit, and how many would with more cells.
+//! How many instances fit, and how many would fit with more cells.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn capacity_by_zone() {
 #[test]
 fn the_capacity_can_be_placed() {
     for name in Policy::PRESETS {
-        // at once: how many may start at a time does not change what fits
+        // all at once: how many may start at a time does not change what fits
         let text = Policy::preset_text(name).unwrap();
         let text = text.replace("max_starting_per_cell = 10", "max_starting_per_cell = 0");
         let policy = Policy::parse(&text).unwrap();

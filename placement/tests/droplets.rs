@@ -1,4 +1,5 @@
-//! Droplets go to cells that run them, staging to cells that stage apps, and other work goes to no DEA, under every policy.
+//! Under every policy, droplets go to cells that run them, staging goes to cells that stage apps, and other work goes
+//! to no DEA.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -10,7 +11,7 @@ use placement::{
     Cell, Explain, Form, Job, Kind, PlanContext, Policy, Pool, Request, Resources, Run, Verdict,
 };
 
-/// A cell that runs no droplets, one that runs them, too, one that also stages apps, and a DEA.
+/// A cell that runs no droplets, one that also runs them, one that also stages apps, and a DEA.
 fn cells() -> Vec<Cell> {
     [
         ("plain", false, false),
@@ -38,7 +39,7 @@ fn pool(left_out: &[&str]) -> Pool {
     pool
 }
 
-/// Ten of each form; of staging, which is a task, one.
+/// Returns ten jobs of a form; for staging, which is a task, one.
 fn jobs(form: Form) -> Vec<Job> {
     let mut request = Request::new("web", 10, 10);
     request.instances = 10;
@@ -54,7 +55,7 @@ fn jobs(form: Form) -> Vec<Job> {
     Arc::new(request).jobs()
 }
 
-/// Every preset, and a policy that names no filter at all.
+/// Returns every preset, and a policy that names no filter at all.
 fn policies() -> Vec<Policy> {
     let bare = "name = \"bare\"\n[[stage]]\npick = \"sample\"\n";
     let presets = Policy::PRESETS.iter().map(|name| Policy::preset(name));

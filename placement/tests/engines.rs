@@ -9,8 +9,8 @@ use common::{Dice, amounts, assert_same, cell, counts, draw, jobs, policy, pool}
 use placement::{Cell, PlanContext, Policy, Pool, Rating, Request, Resources, Verdict};
 use proptest::prelude::*;
 
-/// A pool that lives through several plans, under policies that change now and then, and between
-/// them through advertisements, departures and debits; its copies do as well.
+/// Takes a pool through several plans, under policies that change now and then, with advertisements, departures and
+/// debits in between; and copies of the pool as well.
 fn live_through(seed: u64) {
     let mut dice = Dice::new(seed);
     let rich = dice.one_in(2);
@@ -23,7 +23,7 @@ fn live_through(seed: u64) {
         let requests = 1 + dice.below(10);
         let jobs = jobs(&mut dice, requests, rich);
         if policy.learns() {
-            // as an auctioneer does, before it decides
+            // like an auctioneer, before it decides
             for job in &jobs {
                 pool.learn(&job.request);
             }
@@ -31,7 +31,7 @@ fn live_through(seed: u64) {
         let plain = pool.plan_plainly(&jobs, &policy, &draw);
         let context = format!("seed {seed}, round {round}, policy\n{}", policy.to_toml());
         if dice.one_in(4) {
-            // what if: the copy plans, and forgets a cell besides
+            // what if: the copy plans, and also forgets a cell
             let mut copy = pool.clone();
             copy.remove("cell-0");
             let without = copy.plan_plainly(&jobs, &policy, &draw);
@@ -53,7 +53,7 @@ fn live_through(seed: u64) {
     }
 }
 
-/// Cells come, change and go.
+/// Lets cells come, change and go.
 fn news(dice: &mut Dice, pool: &mut Pool, cells: u64, rich: bool) {
     let most = if dice.one_in(4) { 40 } else { 6 };
     for i in 0..dice.below(most) {
@@ -75,7 +75,7 @@ fn news(dice: &mut Dice, pool: &mut Pool, cells: u64, rich: bool) {
 }
 
 proptest! {
-    // a seed cannot be made smaller: the first that fails is as good as any
+    // a seed cannot be shrunk: the first that fails is as good as any
     #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
     #[test]
@@ -84,8 +84,8 @@ proptest! {
     }
 }
 
-/// What once told the engines apart: a term of weight 0 after a narrowing, in a product. It changes
-/// nothing but the scale, as the best may have been narrowed away.
+/// What once made the engines differ: a term of weight 0 after a narrowing, in a product. It changes nothing but the
+/// scale, because the best cell may have been narrowed away.
 #[test]
 fn a_weight_of_0_scales_what_a_narrowing_left() {
     let text = r#"
@@ -119,7 +119,7 @@ fn a_weight_of_0_scales_what_a_narrowing_left() {
     assert_same(&fast, &plain, "");
 }
 
-/// More blobs in a batch than are kept as columns, two of which each job counts.
+/// More blobs in a batch than are kept as columns; each job counts two of them.
 #[test]
 fn a_batch_of_very_many_blobs() {
     let text = r#"

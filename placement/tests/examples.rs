@@ -1,4 +1,4 @@
-//! Worked examples of the sources, as tables.
+//! Worked examples from the sources, as tables.
 #![allow(clippy::unwrap_used, clippy::too_many_lines)] // a test may panic, a table may be long
 
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn explained() -> PlanContext {
     }
 }
 
-/// Where each job went, or why nowhere, by its position in the batch.
+/// Returns where each job went, or why nowhere, by its position in the batch.
 fn outcomes(pool: &mut Pool, jobs: &[Job], policy: &Policy) -> Vec<String> {
     let plan = pool.plan(jobs, policy, &explained());
     let mut outcomes = vec![String::new(); jobs.len()];
@@ -64,7 +64,7 @@ fn outcomes(pool: &mut Pool, jobs: &[Job], policy: &Policy) -> Vec<String> {
 
 #[test]
 fn the_objective_takes_four_zones_in_turn() {
-    // fixed, as the zones whose cell is taken away would otherwise not count
+    // fixed, because a zone whose cell is taken away would otherwise not count
     let policy = Policy::parse("preset = \"objective\"\nazs = 4").unwrap();
     for (instance, expected) in [(0, "3214"), (1, "2143"), (2, "1432"), (3, "4321")] {
         let mut pool = pool((1..=4).map(|n| {
@@ -91,7 +91,7 @@ fn the_objective_takes_four_zones_in_turn() {
 fn weighted_bin_pack_costs() {
     let policy = Policy::preset("diego-bin-pack").unwrap();
     for (index, expected) in [(0, 0.7133), (1, 0.9633), (2, 1.2133), (3, 1.4633)] {
-        // only the one of this index has room; its fractions after the placement are 0.5, 0.5, 0.39
+        // only the cell with this index has room; its fractions after the placement are 0.5, 0.5, 0.39
         let cells = (0..4).map(|i| {
             let mut cell = Cell::new(format!("c{i}"), Resources::new(1000, 1000, 100));
             cell.index = 10 + i;
@@ -137,7 +137,7 @@ fn first_instances_precede_tasks_even_when_there_are_no_others() {
     assert_eq!(outcomes, ["insufficient resources: memory", "c"]);
 }
 
-/// One cell of memory M: which of these start?
+/// One cell with memory M: which of these start?
 #[test]
 fn diego_fills_one_cell_in_order() {
     let policy = Policy::preset("diego").unwrap();
@@ -177,11 +177,11 @@ fn diego_fills_one_cell_in_order() {
 fn duplicates_share_the_first_ones_outcome() {
     let policy = Policy::preset("diego").unwrap();
     let mut jobs = lrp("a", 10, 2).jobs();
-    // another request for the same app and index, larger: dropped all the same
+    // another, larger request for the same app and index: dropped nevertheless
     jobs.extend(lrp("a", 90, 1).jobs());
     jobs.extend(task("t", 10).jobs());
     jobs.extend(task("t", 10).jobs());
-    // tasks without an id are themselves only
+    // tasks without an id have no duplicates
     let nameless = |memory| {
         Arc::new(Request {
             kind: Kind::Task,
@@ -215,7 +215,7 @@ fn in_flight_limit() {
     }
 }
 
-/// Work waits for the cell that it wins, and what another cell wins does not.
+/// Work waits for the cell that it wins, while work that wins another cell does not.
 #[test]
 fn starts_of_a_cell_are_limited() {
     for (limit, placed) in [(0, 4), (1, 0), (3, 1), (9, 4)] {
@@ -468,7 +468,7 @@ fn what_was_debited_is_gone_in_the_next_auction() {
     assert!(!pool.is_empty());
     let job = lrp("app", 60, 1).jobs().remove(0);
     for _ in 0..2 {
-        // a plan alone changes nothing
+        // planning alone changes nothing
         let outcome = outcomes(&mut pool, std::slice::from_ref(&job), &policy);
         assert_eq!(outcome, ["a"]);
     }
@@ -483,7 +483,7 @@ fn what_was_debited_is_gone_in_the_next_auction() {
     assert_eq!(outcome, ["insufficient resources: memory"]);
 }
 
-/// A zone with fewer instances whose cells are all out; not one with as many, nor one with more.
+/// A zone with fewer instances whose cells are all excluded is noted; one with as many or more is not.
 #[test]
 fn emptier_zones_that_could_not_be_taken_are_noted() {
     let policy = Policy::preset("diego").unwrap();

@@ -1,4 +1,4 @@
-//! Policy files and scenario files: what reads back, and what is refused, where and how.
+//! Policy files and scenario files: what survives writing and reading, and what is rejected, where and how.
 #![allow(clippy::unwrap_used, clippy::too_many_lines)] // a test may panic, a table may be long
 
 use std::collections::BTreeSet;
@@ -279,7 +279,7 @@ fn the_recipe_of_the_documentation_works() {
     assert_eq!(cells, ["b", "d"]);
 }
 
-/// The documentation's own policies are policies, and it names every stage.
+/// The documentation's policies are valid, and it names every stage.
 #[test]
 fn the_documented_policies_are_sound() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/POLICIES.md");

@@ -1,4 +1,4 @@
-//! What must hold for every policy.
+//! Properties that hold for every policy.
 #![allow(clippy::unwrap_used, clippy::too_many_lines)] // a test may panic, a table may be long
 
 mod common;
@@ -11,7 +11,7 @@ use placement::{
 };
 use proptest::prelude::*;
 
-/// Presets in turn, now and then a policy of random stages with all resource filters.
+/// Returns a preset, or now and then a policy of random stages with all resource filters.
 fn any_policy(dice: &mut Dice) -> Policy {
     let preset = dice.of(Policy::PRESETS);
     if !dice.one_in(4) {
@@ -78,8 +78,8 @@ fn placements<'a>(
         })
 }
 
-/// No cell ends with a negative amount of a requested resource, and no device is overcommitted: each
-/// instance has the devices it asked for, which were free and of its model.
+/// Checks that no cell ends with a negative amount of a requested resource, and that no device is overcommitted: each
+/// instance has the devices that it asked for, which were free and of its model.
 fn never_over_commits(world: &World, plan: &Plan) {
     let mut cells: BTreeMap<&str, Cell> = world
         .cells
@@ -110,7 +110,7 @@ fn never_over_commits(world: &World, plan: &Plan) {
     }
 }
 
-/// Each job has one decision, and each that is not placed has its reason and its numbers.
+/// Checks that each job has one decision, and each unplaced one its reason and numbers.
 fn everyone_is_placed_or_explained(world: &World, plan: &Plan) {
     let mut decided: Vec<usize> = plan.decisions.iter().map(|decision| decision.job).collect();
     decided.sort_unstable();
@@ -132,7 +132,7 @@ fn everyone_is_placed_or_explained(world: &World, plan: &Plan) {
     }
 }
 
-/// Absent and evacuating cells win nothing; nor do reserved ones if the policy filters them.
+/// Checks that absent and evacuating cells win nothing, nor reserved ones if the policy filters them.
 fn excluded_cells_never_win(world: &World, plan: &Plan) {
     let stages = world.policy.to_toml();
     let says = |filter: &str| stages.contains(&format!("filter = \"{filter}\""));
@@ -146,7 +146,7 @@ fn excluded_cells_never_win(world: &World, plan: &Plan) {
     }
 }
 
-/// The pool is the same after a plan, and cells in another order change nothing.
+/// Checks that the pool is the same after a plan, and that the order of cells changes nothing.
 fn order_does_not_matter(world: &World, plan: &Plan) {
     let mut reversed = world.cells.clone();
     reversed.reverse();
@@ -162,7 +162,7 @@ fn order_does_not_matter(world: &World, plan: &Plan) {
     assert_eq!(before, after);
 }
 
-/// Each stage leaves a part of its cells, and accounts for the rest.
+/// Checks that each stage leaves a part of its cells, and accounts for the rest.
 fn stages_never_add_cells(world: &World) {
     let draw = PlanContext {
         explain: placement::Explain::Cells,
@@ -191,7 +191,7 @@ fn stages_never_add_cells(world: &World) {
 }
 
 proptest! {
-    // a seed cannot be made smaller: the first that fails is as good as any
+    // a seed cannot be shrunk: the first that fails is as good as any
     #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
     #[test]
@@ -206,7 +206,7 @@ proptest! {
     }
 }
 
-/// Three equal cells win about a third of the auctions each, whichever policy draws.
+/// Three equal cells each win about a third of the auctions, whichever policy draws.
 #[test]
 fn ties_are_fair() {
     for name in ["diego", "dea", "random", "objective", "dapi"] {

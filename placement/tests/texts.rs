@@ -4,7 +4,7 @@
 use placement::{Explain, Policy};
 use scenarios::OfflineAuction;
 
-/// Fields that a policy does not use are warned of, and what it would violate is rejected.
+/// Fields that a policy does not use cause a warning, and what it would violate is rejected.
 #[test]
 fn fields_that_a_policy_ignores_are_warned_of() {
     let all = serde_json::json!({
@@ -64,7 +64,7 @@ fn fields_that_a_policy_ignores_are_warned_of() {
         "{error}"
     );
 
-    // a plan without resource filters
+    // a policy without resource filters
     assert_eq!(
         nothing.unfiltered_resources(),
         ["memory", "disk", "containers", "cpu", "extra"]
@@ -95,7 +95,7 @@ fn a_scenario_warns_once_of_ignored_fields() {
     assert!(error.starts_with("requests[1].strict: true"), "{error}");
 }
 
-/// TOML has numbers that JSON has not, and that no amount may be.
+/// TOML has numbers that JSON lacks and that no amount may be.
 #[test]
 fn a_scenario_without_finite_numbers_is_refused() {
     for number in ["nan", "inf", "-inf"] {
@@ -129,7 +129,7 @@ fn nothing_is_more_available_than_there_is() {
     }
 }
 
-/// A product is shown as one.
+/// A product is shown as a product.
 #[test]
 fn a_product_is_not_shown_as_a_sum() {
     let text = r#"{"policy":"POLICY","cells":[
@@ -145,7 +145,7 @@ fn a_product_is_not_shown_as_a_sum() {
     assert_eq!(placement::joined(&terms, false), "memory 1 + disk 2");
 }
 
-/// A fault in a policy file is where its author looks for it.
+/// An error in a policy file is reported where its author looks for it.
 #[test]
 fn faults_of_stages_and_expressions() {
     let stage = "name = \"x\"\n[[stage]]\nfilter = \"memory\"\n[[stage]]\n";
@@ -224,7 +224,7 @@ fn an_invalid_trait_names_what_is_expected() {
     }
 }
 
-/// A row has what was needed, and is one row for all cells that lack the same.
+/// A row contains what was needed, and there is one row for all cells that lack the same.
 #[test]
 fn a_reason_has_what_was_needed() {
     let told = |request: serde_json::Value, parameters: serde_json::Value| {
@@ -304,7 +304,7 @@ fn a_reason_has_what_was_needed() {
     }
 }
 
-/// Decisions of a scenario by `app.index`.
+/// Returns the decisions of a scenario, sorted by `app.index`.
 fn decided(scenario: &serde_json::Value, explain: Explain) -> Vec<placement::DecisionReport> {
     let scenario = OfflineAuction::from_json(&scenario.to_string()).unwrap();
     let mut decisions = scenario.run(explain).decisions;
@@ -345,7 +345,7 @@ fn a_term_that_no_cell_can_answer_is_out() {
         assert!((term(&decision, "disk") - weight).abs() < 1e-12);
         assert!(decision.score.unwrap() > 0.0, "{policy}");
     }
-    // the fullest cell wins by far more than chance, as it did not when all were worth nothing
+    // the fullest cell wins by far more than chance, unlike when all were worth nothing
     let wins = (0..40).filter(|seed| {
         let scenario = serde_json::json!({
             "policy": "rfd24", "seed": seed, "cells": bare,
@@ -354,7 +354,7 @@ fn a_term_that_no_cell_can_answer_is_out() {
         decided(&scenario, Explain::Winner)[0].cell.as_deref() == Some("full")
     });
     assert!(wins.count() > 28);
-    // an unreadable one among readable ones is the worst, as always
+    // an unreadable stamp among readable ones is the worst, as always
     let mixed = [
         cell("full", 200, None, Some(1000)),
         cell("half", 500, Some("20260101T000000Z"), None),
@@ -363,7 +363,7 @@ fn a_term_that_no_cell_can_answer_is_out() {
     assert_eq!(decision.score, Some(0.0));
 }
 
-/// A failure describes its own moment, whether or not an explanation was asked for.
+/// A failure describes the moment at which it occurred, whether or not an explanation was requested.
 #[test]
 fn a_failure_has_the_numbers_of_its_moment() {
     let scenario = serde_json::json!({
@@ -396,8 +396,7 @@ fn a_failure_has_the_numbers_of_its_moment() {
     assert_eq!(best("disk"), Some((200.0, 140.0)));
 }
 
-/// Each resource that the text names has its numbers, and only the stage that dropped the cells
-/// counts them.
+/// Each resource that the text names has its numbers, and only the stage that dropped the cells counts them.
 #[test]
 fn every_resource_that_is_lacking_has_a_row() {
     let scenario = serde_json::json!({

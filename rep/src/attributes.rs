@@ -11,16 +11,16 @@ use crate::config::RepConfig;
 
 /// The most changed attributes; each entry of a table counts as one.
 pub const MAX_CHANGED: usize = 256;
-/// The longest value, in bytes; of a list or table, its length as JSON.
+/// The longest value, in bytes; for a list or table, the length of its JSON.
 const MAX_TEXT: usize = 4_096;
 
-/// Attributes by name (`rack`, `traits.ssd`) and their new values; null = as configured.
+/// New values of attributes by name (`rack`, `traits.ssd`); null stands for the configured value.
 pub type Changes = BTreeMap<String, Value>;
 
 /// Not one of [`Attributes`], but changed in the same way.
 const INDEX: &str = "index";
 
-/// Everything that can be changed, by name.
+/// Returns everything that can be changed, with its name.
 fn settable() -> impl Iterator<Item = (&'static str, Shape)> {
     let attributes = Attributes::FIELDS.iter();
     let index = (INDEX, Shape::Integer);
@@ -29,7 +29,7 @@ fn settable() -> impl Iterator<Item = (&'static str, Shape)> {
         .chain([index])
 }
 
-/// The name of the attribute, the entry of its table if one is named, and the shape.
+/// Returns the name of the attribute, the entry of its table if `key` names one, and the shape.
 fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
     let (name, part) = match key.split_once('.') {
         None => (key, None),
@@ -54,8 +54,8 @@ fn find(key: &str) -> Result<(&str, Option<&str>, Shape), Invalid> {
     }
 }
 
-/// Parses a value as typed on the command line: `true`, `3`, `a,b`, `2026-12-01`, or JSON for whole
-/// tables; `null` = as configured.
+/// Parses a value as typed on the command line: `true`, `3`, `a,b`, `2026-12-01`, or JSON for whole tables; `null`
+/// stands for the configured value.
 pub fn attribute_value(key: &str, text: &str) -> Result<Value, Invalid> {
     let (_, part, shape) = find(key)?;
     let wrong = || Invalid::new(key, shortened(&text.into()), shape.expected(part.is_some()));
@@ -77,7 +77,7 @@ pub fn attribute_value(key: &str, text: &str) -> Result<Value, Invalid> {
 /// How a list is written.
 const LIST: &str = "a list such as a,b or [\"a\",\"b\"]";
 
-/// A list as `a,b` or in JSON. Brackets and quotes are JSON's, and belong to no name.
+/// Parses a list written as `a,b` or in JSON. Brackets and quotes belong to JSON, and never to a name.
 fn words(text: &str) -> Option<Value> {
     if text.trim_start().starts_with('[') {
         let list: Vec<String> = serde_json::from_str(text).ok()?;
@@ -112,7 +112,7 @@ pub(crate) fn merge(mut changed: Changes, set: Changes) -> Result<Changes, Inval
     Ok(changed)
 }
 
-/// The configured cell with these changes; an error if that is not a valid cell.
+/// Returns the configured cell with these changes; an error if the result is not a valid cell.
 pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell, Invalid> {
     let configured = serde_json::to_value(config.configured()).unwrap_or_default();
     let mut whole = match configured {
@@ -120,7 +120,7 @@ pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell
         _ => Map::new(),
     };
     let mut index = config.index;
-    // by name: a whole table comes before its parts
+    // in order of names: a whole table comes before its entries
     for (key, value) in changed {
         let (name, part, shape) = find(key)?;
         let wrong = || Invalid::new(key, shortened(value), shape.expected(part.is_some()));
@@ -144,7 +144,7 @@ pub(crate) fn changed_cell(config: &RepConfig, changed: &Changes) -> Result<Cell
         }
     }
     let attributes = Attributes::deserialize(Value::Object(whole.clone())).map_err(|_| {
-        // each attribute by itself is valid: only a platform can lack a part
+        // each attribute is valid by itself, so only a platform can be incomplete
         let platform = whole.get("platform").unwrap_or(&Value::Null);
         Invalid::new(
             "platform",
@@ -181,7 +181,7 @@ fn check_cell(cell: &Cell) -> Result<(), Invalid> {
     }
 }
 
-/// A value, shortened for messages.
+/// Returns a value, shortened for messages.
 fn shortened(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {

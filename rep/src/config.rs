@@ -27,15 +27,15 @@ pub struct RepConfig {
     /// The attributes that operators set, except the zone.
     #[serde(default)]
     pub attributes: Attributes,
-    /// The file that keeps changes which operators make while the cell runs (default: in the
-    /// executor's `state_dir`; without that, they are not kept).
+    /// The file that keeps changes made by operators while the cell runs (default: in the executor's `state_dir`;
+    /// without that, changes are not kept).
     #[serde(default)]
     pub attributes_file: Option<PathBuf>,
     /// How often it advertises (default 5 s); at most half of `ttl`.
     #[serde(default = "seconds::<5>")]
     pub interval: Span,
-    /// How long an advertisement is valid (default 15 s; at most 1 h). An auctioneer cuts more than 1 min, unless
-    /// it was started with a larger `--max-ttl`.
+    /// How long an advertisement is valid (default 15 s; at most 1 h). Auctioneers cut this to 1 min unless started
+    /// with a larger `--max-ttl`.
     #[serde(default = "seconds::<15>")]
     pub ttl: Span,
     /// How often it publishes a heartbeat with all its instances (default 10 s).
@@ -53,8 +53,8 @@ pub struct RepConfig {
     /// The address of instances with a port (default `127.0.0.1`).
     #[serde(default = "default_address")]
     pub address: String,
-    /// Answer `$SRV.PING/INFO/STATS` (default true). Thousands of simulated cells in one process do
-    /// without, as it takes nine subscriptions each.
+    /// Whether to answer `$SRV.PING/INFO/STATS` (default true). Thousands of simulated cells in one process do without,
+    /// because it takes nine subscriptions each.
     #[serde(default = "yes")]
     pub service: bool,
     /// Mixed with the cell's name for the jitter of its advertisements.
@@ -76,37 +76,37 @@ pub enum ExecutorKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessConfig {
-    /// The user that all instances run as; only root may name another one (default: for root each
-    /// instance has a user of `users`, else the rep's own).
+    /// The user that all instances run as; only root may choose another one (default: as root, each instance gets one
+    /// of `users`; otherwise the rep's own).
     pub run_as: Option<String>,
-    /// The first and the last of the users, and groups of the same number, that a rep which is root
-    /// gives to instances, one to each (default 70000 to 79999).
+    /// The first and the last of the users, and groups of the same number, of which a rep that runs as root gives one
+    /// to each instance (default 70000 to 79999).
     pub users: (u32, u32),
-    /// Where instances get their directories (default: one of the rep's own under the system's
-    /// temporary directory). Other users must be able to pass through it.
+    /// Where instances get their directories (default: a directory of the rep's own below the system's temporary
+    /// directory). Other users must be able to pass through it.
     pub state_dir: Option<PathBuf>,
-    /// The directory below which files are that requests may name as secrets (default: none, and no instance
-    /// with secrets is accepted).
+    /// The directory of the files that requests may name as secrets (default: none, and instances with secrets are not
+    /// accepted).
     pub secrets: Option<PathBuf>,
-    /// Variables that tell instances their devices: the name of each, and its value, in which `{gpu}` stands for the
-    /// numbers of the devices of the set `gpu`, with commas (default: none beside `GPU_DEVICES`).
+    /// Variables that tell instances their devices: the name of each and its value, in which `{gpu}` stands for the
+    /// comma-separated numbers of the devices of the set `gpu` (default: none besides `GPU_DEVICES`).
     pub device_env: BTreeMap<String, String>,
-    /// How much of what instances are made from (`run.source`) is kept below `state_dir`, MiB (default 1,024); 0, and
-    /// without `state_dir`, nothing is.
+    /// How much of the sources of instances (`run.source`) is kept below `state_dir`, in MiB (default 1,024). With 0,
+    /// or without `state_dir`, nothing is kept.
     pub source_cache_mb: u64,
-    /// How long an instance's source may take until it is fetched and unpacked (default 2 min).
+    /// How long fetching and unpacking an instance's source may take (default 2 min).
     pub source_timeout: Span,
-    /// A file with authorities (PEM, at most 32 KiB) whose certificates servers of sources may have, beside those that
-    /// the system trusts (default: none). It is read for each fetch.
+    /// A file with certificate authorities (PEM, at most 32 KiB) that are trusted for servers of sources, in addition
+    /// to those that the system trusts (default: none). It is read for each fetch.
     pub source_ca: Option<PathBuf>,
-    /// The shell script that starts a droplet whose archive is unpacked (default: one that runs the start command, or
-    /// `startup`). It gets `DROPLET_COMMAND` and what a DEA sets.
+    /// The shell script that starts a droplet once its archive is unpacked (default: one that runs the start command,
+    /// or `startup`). It gets `DROPLET_COMMAND` and the variables that a DEA sets.
     pub droplet_script: Option<PathBuf>,
-    /// The shell script that stages an app (default: none, and the cell stages nothing). With it the cell has the
+    /// The shell script that stages an app (default: none, and the cell stages nothing). With it, the cell has the
     /// attribute `staging`.
     pub staging_script: Option<PathBuf>,
-    /// The ports for instances that ask for one, first and last (default 61001 to 65535, outside
-    /// the ranges from which systems choose ports themselves).
+    /// The ports for instances that ask for one, first and last (default 61001 to 65535, outside the ranges from which
+    /// systems choose ports themselves).
     pub ports: (u16, u16),
     /// The program that supervises an instance when called with `supervise` (default:
     /// `vendue-supervisor` beside `vendue`, else this one).
@@ -124,21 +124,21 @@ pub struct ProcessConfig {
     pub max_files: u32,
 }
 
-/// The limit of an instance that asks for nothing of a resource.
+/// The limit of an instance that asks for none of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IfZero {
-    /// It is not accepted.
+    /// The instance is not accepted.
     Refuse,
-    /// It has no limit.
+    /// The instance has no limit.
     Unlimited,
-    /// It has this one, MiB.
+    /// The instance has this limit, in MiB.
     #[serde(untagged)]
     Limit(u32),
 }
 
 impl IfZero {
-    /// The limit of an instance that asks for so much, MiB; 0 = none.
+    /// Returns the limit, in MiB, of an instance that asks for `asked_mb`; 0 means no limit.
     pub(crate) fn limit_mb(self, asked_mb: i64) -> u64 {
         match (u64::try_from(asked_mb), self) {
             (Ok(asked_mb @ 1..), _) => asked_mb,
@@ -155,8 +155,7 @@ pub enum MemoryLimit {
     /// cgroup v2, else v1, else by polling.
     #[default]
     Auto,
-    /// By polling: the supervisor checks the resident memory of the instance's processes twice a
-    /// second.
+    /// By polling: the supervisor checks the resident memory of the instance's processes twice a second.
     Watch,
     /// Not at all.
     Off,
@@ -170,16 +169,16 @@ pub struct SimulatedConfig {
     pub start: Span,
     /// How long an instance runs before it passes its checks (default: no time).
     pub healthy: Span,
-    /// How long a task takes; absent = it never ends.
+    /// How long a task takes; if absent, it never ends.
     pub task: Option<Span>,
-    /// How long an LRP runs before it ends with exit code 0; absent = it never ends.
+    /// How long an LRP runs before it ends with exit code 0; if absent, it never ends.
     pub lrp: Option<Span>,
-    /// This many apps, `held-0` and so on, have an instance of 1 MiB on the cell from the start.
+    /// How many apps, named `held-0` and so on, have an instance of 1 MiB on the cell from the start.
     pub apps: usize,
 }
 
 impl RepConfig {
-    /// A cell of this name, zone and size; everything else at its default.
+    /// Creates the configuration of a cell with this name, zone and size, and defaults for everything else.
     pub fn new(cell: impl Into<String>, zone: impl Into<String>, total: Resources) -> Self {
         Self {
             cell: cell.into(),
@@ -200,7 +199,7 @@ impl RepConfig {
         }
     }
 
-    /// Where the rep keeps what survives a restart; none without such a directory.
+    /// Returns the directory for what survives a restart; none if it is not configured.
     pub(crate) fn state_dir(&self) -> Option<&Path> {
         match &self.executor {
             ExecutorKind::Process(process) => process.state_dir.as_deref(),
@@ -208,7 +207,7 @@ impl RepConfig {
         }
     }
 
-    /// The configured attributes, the zone included, and whether it stages apps.
+    /// Returns the configured attributes, including the zone and whether the cell stages apps.
     pub(crate) fn configured(&self) -> Attributes {
         Attributes {
             zone: self.zone.clone(),
@@ -217,7 +216,7 @@ impl RepConfig {
         }
     }
 
-    /// Rejects that a cell says that it stages apps which has no script for it.
+    /// Rejects the attribute `staging` for a cell without a staging script.
     pub(crate) fn check_staging(
         &self,
         field: &str,
@@ -238,7 +237,7 @@ impl RepConfig {
         process.staging_script.is_some()
     }
 
-    /// The empty cell of this name and size, with these attributes.
+    /// Returns the empty cell of this name and size, with these attributes.
     pub(crate) fn described(&self, index: u32, attributes: Attributes) -> Cell {
         Cell {
             index,
@@ -247,7 +246,7 @@ impl RepConfig {
         }
     }
 
-    /// The empty cell and its cadence; an error if one of them is not valid.
+    /// Returns the empty cell and its cadence; an error if one of them is invalid.
     pub(crate) fn check(&self) -> Result<(Cell, Cadence), Invalid> {
         let no_zone = Attributes::default().zone;
         if self.attributes.zone != no_zone {
@@ -291,14 +290,14 @@ impl RepConfig {
             check_device_env(&process.device_env, &self.total)?;
         }
         if self.ttl.0 > MAX_TTL {
-            // no auctioneer can be told to believe more
+            // no auctioneer can be configured to believe more
             return Err(Invalid::new("ttl", self.ttl, "at most 1h"));
         }
         let cadence = Cadence::new(self.interval, self.ttl)?;
         Ok((cell, cadence))
     }
 
-    /// What the operator should know of a ttl that auctioneers cut.
+    /// Returns a warning for operators if auctioneers cut the ttl.
     pub(crate) fn ttl_warning(&self) -> Option<String> {
         (self.ttl.0 > USUAL_MAX_TTL).then(|| {
             format!(
@@ -310,9 +309,9 @@ impl RepConfig {
     }
 }
 
-/// The longest ttl: that of an auctioneer's `--max-ttl`.
+/// The longest ttl, which is also the maximum of an auctioneer's `--max-ttl`.
 const MAX_TTL: Duration = Duration::from_secs(3_600);
-/// The longest that an auctioneer believes, unless it is told otherwise.
+/// The longest ttl that an auctioneer believes by default.
 const USUAL_MAX_TTL: Duration = Duration::from_secs(60);
 
 impl Default for ExecutorKind {
@@ -321,16 +320,16 @@ impl Default for ExecutorKind {
     }
 }
 
-/// Users that stand for others in many programs: nobody, and "no user" in 16 and 32 bits.
+/// Users with a special meaning in many programs: nobody, and "no user" in 16 and 32 bits.
 const NO_USERS: [u32; 3] = [65_534, 65_535, u32::MAX];
 
-/// The largest cache of sources.
+/// The largest cache of sources, in MiB.
 const MAX_CACHE_MB: u64 = 1 << 30;
-/// The bounds of the time for a source.
+/// Bounds of `source_timeout`.
 const MIN_SOURCE_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_SOURCE_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// Rejects variables that no environment can have, and templates without the name of a set of the cell.
+/// Rejects variable names that no environment can have, and templates that do not name a set of the cell.
 fn check_device_env(
     templates: &BTreeMap<String, String>,
     total: &Resources,

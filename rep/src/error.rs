@@ -1,4 +1,4 @@
-//! Why a cell cannot run.
+//! Errors that keep a cell from running.
 
 use placement::Invalid;
 use shared::nats::{BusError, PermissionViolation};

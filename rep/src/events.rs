@@ -1,5 +1,4 @@
-//! Collects events of instances: one message for each app and kind in a short time, not one for
-//! each instance.
+//! Collects events about instances: one message per app and kind within a short time, instead of one per instance.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +6,16 @@ use shared::wire::{Event, EventInstance, format_indices};
 
 /// How long events are collected.
 const GATHER_MS: u64 = 100;
-/// The most instances listed in one event; the event always has their number and indices.
+/// The most instances listed in one event; the event always contains their number and indices.
 const NAMED: usize = 100;
 
-/// Kind, app and reason: what one event is about.
+/// What one event is about: its kind, app and reason.
 pub(crate) type About = (&'static str, String, Option<String>);
 
 /// Collected events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
-    /// In the order in which each came up first.
+    /// In order of their first instance.
     order: Vec<About>,
     gathered: BTreeMap<About, Vec<EventInstance>>,
     due_ms: Option<u64>,
@@ -33,12 +32,12 @@ impl Events {
         instances.push(instance);
     }
 
-    /// When [`Events::take`] has something.
+    /// Returns when [`Events::take`] has something to return.
     pub(crate) fn due_ms(&self) -> Option<u64> {
         self.due_ms
     }
 
-    /// The collected events.
+    /// Removes and returns the collected events.
     pub(crate) fn take(&mut self, cell: &str) -> Vec<Event> {
         self.due_ms = None;
         let mut gathered = std::mem::take(&mut self.gathered);

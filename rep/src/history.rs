@@ -1,19 +1,18 @@
-//! What a cell remembers of instances that have ended, or that were stopped before their start
-//! arrived. Bounded by time and by number.
+//! Remembers instances that have ended, and instances that were stopped before their start arrived, limited in time and
+//! number.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shared::InstanceId;
 use shared::wire::Instance;
 
-/// How long ended instances are reported …
+/// How long ended instances are reported.
 const ENDED_MS: u64 = 600_000;
-/// … and the most of them.
+/// The most ended instances that are reported.
 const ENDED: usize = 1_000;
-/// How long a start is refused if its instance was stopped by id before it arrived; starts expire
-/// after 5 s.
+/// How long a start is refused whose instance was stopped by id before it arrived; starts expire after 5 s.
 const STOPPED_MS: u64 = 60_000;
-/// The longest that an id is remembered, to recognise repeats of its start.
+/// The longest time for which an id is remembered, to recognise repeats of its start.
 const REPEAT_MS: u64 = 600_000;
 /// The most ids remembered.
 const KNOWN: usize = 20_000;
@@ -21,7 +20,7 @@ const KNOWN: usize = 20_000;
 /// Ended instances and known ids.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Oldest first, with the time of the end.
+    /// Oldest first, with the time at which each ended.
     ended: VecDeque<(u64, Instance)>,
     known: BTreeMap<InstanceId, KnownId>,
     /// When to forget each id, earliest first.
@@ -30,14 +29,14 @@ pub(crate) struct History {
 
 #[derive(Clone, Copy, Debug)]
 struct KnownId {
-    /// Stopped on request; otherwise it ended by itself.
+    /// Whether it was stopped on request; otherwise it ended by itself.
     stopped: bool,
     until_ms: u64,
 }
 
 impl History {
-    /// Remembers an instance that has ended: for queries, and for repeats of its start, which may
-    /// arrive until `expires_ms`.
+    /// Remembers an instance that has ended: for queries, and for repeats of its start, which may arrive until
+    /// `expires_ms`.
     pub(crate) fn add(&mut self, now_ms: u64, ended: Instance, stopped: bool, expires_ms: u64) {
         self.know(now_ms, ended.instance, stopped, expires_ms);
         self.ended.push_back((now_ms, ended));
@@ -49,28 +48,27 @@ impl History {
         self.know(now_ms, id, true, expires_ms);
     }
 
-    /// Remembers that an id which is not here (yet) was told to stop. One that ended by itself
-    /// stays as it was.
+    /// Remembers that an id which is not here (yet) was stopped. An id that ended by itself stays as it was.
     pub(crate) fn stop_before_start(&mut self, now_ms: u64, id: InstanceId) {
         if !self.known.contains_key(&id) {
             self.know(now_ms, id, true, now_ms + STOPPED_MS);
         }
     }
 
-    /// Whether an id is known: stopped on request (true), or ended by itself (false).
+    /// Returns whether a known id was stopped on request (true) or ended by itself (false); none if it is unknown.
     pub(crate) fn stopped(&self, now_ms: u64, id: &InstanceId) -> Option<bool> {
         let known = self.known.get(id)?;
         (now_ms <= known.until_ms).then_some(known.stopped)
     }
 
-    /// A repeated start may itself be repeated until it expires.
+    /// Extends how long an id is remembered: a repeated start may itself be repeated until it expires.
     pub(crate) fn extend(&mut self, now_ms: u64, id: InstanceId, expires_ms: u64) {
         if let Some(known) = self.known.get(&id).copied() {
             self.know(now_ms, id, known.stopped, expires_ms.max(known.until_ms));
         }
     }
 
-    /// Recently ended instances, oldest first, with the time since their end in milliseconds.
+    /// Returns recently ended instances, oldest first, with the time since their end in milliseconds.
     pub(crate) fn ended(&self, now_ms: u64) -> impl Iterator<Item = (u64, &Instance)> {
         self.ended
             .iter()

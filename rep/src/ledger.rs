@@ -1,5 +1,5 @@
-//! What a cell has reserved and what it runs. A state machine: no clock, no I/O, no randomness; it
-//! decides what the cell accepts, and what to launch, end and report.
+//! What a cell has reserved and what it runs. A state machine without clock, I/O or randomness; it decides what the
+//! cell accepts, and what to launch, end and report.
 
 mod actions;
 mod attributes;
@@ -31,18 +31,18 @@ pub use self::{
 use self::{attributes::Blobs, checks::Timer, drain::Drain, entry::Entry, room::request_of};
 use crate::history::History;
 
-/// How many of the ids accepted last are in an advertisement …
+/// How many of the most recently accepted ids an advertisement lists.
 const RECENT: usize = 64;
-/// … and for how long: by then no auctioneer waits for their starts any more.
+/// For how long they are listed; after that no auctioneer waits for their starts any more.
 const RECENT_MS: u64 = 60_000;
 
-/// What the machine lacks for an instance, in words; none if it has all.
+/// Returns, in words, what the machine lacks for an instance; none if nothing.
 pub type Lacks<'a> = &'a dyn Fn(&Work) -> Option<String>;
 
 /// One cell's reservations and instances.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// The cell as it is advertised; `available` and the counts are kept up to date.
+    /// The cell as advertised; `available` and the counts are kept up to date.
     cell: Cell,
     incarnation: Incarnation,
     /// The address of instances with a port.
@@ -51,21 +51,21 @@ pub struct Ledger {
     instances: BTreeMap<InstanceId, Entry>,
     history: History,
     recent: VecDeque<(u64, InstanceId)>,
-    /// Instances that wait for their restart, and when it is due.
+    /// Instances that wait for a restart, with the time at which it is due.
     restarts: BTreeSet<(u64, InstanceId)>,
     /// What is due for instances with checks.
     timers: BTreeSet<(u64, InstanceId, Timer)>,
     drain: Drain,
     blobs: Blobs,
     actions: Vec<Action>,
-    /// Whether an instance without a command can be started.
+    /// Whether instances without a command are refused.
     needs_run: bool,
-    /// Whether an instance that asks for no memory, or no disk space, is refused.
+    /// Whether instances that ask for no memory, or for no disk space, are refused.
     needs_size: [bool; 2],
 }
 
 impl Ledger {
-    /// An empty ledger of this cell: everything in `cell.total` is available.
+    /// Creates an empty ledger for this cell: everything in `cell.total` is available.
     pub fn new(mut cell: Cell, incarnation: Incarnation, address: impl Into<String>) -> Self {
         cell.available = cell.total.clone();
         Self {
@@ -91,39 +91,39 @@ impl Ledger {
         self.needs_run = needs_run;
     }
 
-    /// Sets whether work that asks for no memory, or no disk space, is refused: where each instance
-    /// must have a limit that it asked for.
+    /// Sets whether work that asks for no memory, or for no disk space, is refused: for cells where each instance must
+    /// have a limit that it asked for.
     pub fn needs_size(&mut self, memory: bool, disk: bool) {
         self.needs_size = [memory, disk];
     }
 
-    /// Reserves this work without checks: what a simulated cell runs from the start.
+    /// Reserves this work without checks, for what a simulated cell runs from the start.
     pub fn adopt(&mut self, work: impl Iterator<Item = Work>) {
         for work in work {
             // nobody sent it: no repeat is expected, and no claim is lower than nil
             self.accept(0, 0, &work, AuctionId::nil());
             self.seq += 1;
         }
-        // nobody sent them, so no debit waits to be settled by them
+        // nobody sent these, so there are no debits for them to settle
         self.recent.clear();
     }
 
-    /// The cell as it is now.
+    /// Returns the cell as it is now.
     pub fn cell(&self) -> &Cell {
         &self.cell
     }
 
-    /// Its version: it increases with every change of [`Ledger::cell`].
+    /// Returns the cell's version, which increases with every change of [`Ledger::cell`].
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// The rep's incarnation.
+    /// Returns the rep's incarnation.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// The last 64 instance ids accepted in the last minute, oldest first.
+    /// Returns the last 64 instance ids accepted within the last minute, oldest first.
     pub fn recent(&self, now_ms: u64) -> Vec<InstanceId> {
         let fresh = |(at, _): &&(u64, InstanceId)| at + RECENT_MS > now_ms;
         self.recent
@@ -133,26 +133,26 @@ impl Ledger {
             .collect()
     }
 
-    /// How many instances hold a reservation.
+    /// Returns how many instances hold a reservation.
     pub fn instance_count(&self) -> usize {
         self.instances.len()
     }
 
-    /// Returns what is to be done since the last call, in order.
+    /// Removes and returns the actions since the last call, in order.
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Judges each instance of a start: accepted and reserved, or refused with the reason. An
-    /// instance that is already reserved is accepted again, without effect.
+    /// Decides on each instance of a start: it is accepted and reserved, or refused with the reason. An instance that
+    /// is already reserved is accepted again, without effect.
     pub fn start(&mut self, now_ms: u64, start: &CellStart) -> Acceptance {
         self.start_unless(now_ms, start, &|_| None)
     }
 
-    /// As [`Ledger::start`], but what is new is refused for a reason that `lacks` gives.
+    /// Like [`Ledger::start`], but refuses new instances for which `lacks` returns a reason.
     pub fn start_unless(&mut self, now_ms: u64, start: &CellStart, lacks: Lacks<'_>) -> Acceptance {
-        // `believed` counts what runs before each instance in the order of the message, so a repeat that
-        // comes later is not part of it yet: for each app, the repeats of reserved instances that come later in this message
+        // `believed` counts what runs before each instance in the order of the message, so it does not include repeats
+        // of reserved instances that come later. Per app, these are the repeats still to come in this message
         let mut to_come: BTreeMap<&str, u32> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for work in &start.work {
@@ -179,7 +179,7 @@ impl Ledger {
                 Err(refusal) => refused.push(refusal),
             }
         }
-        // the oldest: whoever sent those has mostly seen a newer advertisement
+        // the oldest: their senders have usually seen a newer advertisement
         let too_many = self.recent.len().saturating_sub(RECENT);
         self.recent.drain(..too_many);
         Acceptance {
@@ -198,7 +198,7 @@ impl Ledger {
         }
     }
 
-    /// Stops what matches, and remembers named ids that have not arrived (yet).
+    /// Stops matching instances, and remembers ids that have not arrived (yet).
     pub fn stop(&mut self, now_ms: u64, stop: &Stop) -> StopAnswer {
         let indices: BTreeSet<&u32> = stop.indices.iter().collect();
         let ids: BTreeSet<&InstanceId> = stop.instances.iter().collect();
@@ -214,12 +214,12 @@ impl Ledger {
             })
             .map(|entry| Arc::clone(&entry.work))
             .collect();
-        // in two steps, because to end one changes the map that is walked
+        // in two steps, because ending an instance changes the map
         for work in &found {
             self.end(now_ms, &work.instance, stop.claim.is_some());
         }
         for id in &stop.instances {
-            // the stop of a duplicate must not keep out the start that wins
+            // stopping a duplicate must not block the start that wins
             if stop.claim.is_none() && !self.instances.contains_key(id) {
                 self.history.stop_before_start(now_ms, *id);
             }
@@ -238,7 +238,7 @@ impl Ledger {
         }
     }
 
-    /// Lets time pass: restarts and checks that are due, the end of a drain, forgetting.
+    /// Does what is due: restarts and checks, the end of a drain, forgetting old entries.
     pub fn tick(&mut self, now_ms: u64) {
         self.history.forget(now_ms);
         // before the restarts: one that is due now must not outlive the drain
@@ -252,7 +252,7 @@ impl Ledger {
         self.tick_checks(now_ms);
     }
 
-    /// When [`Ledger::tick`] must be called next.
+    /// Returns when [`Ledger::tick`] must be called next.
     pub fn next_ms(&self) -> Option<u64> {
         let restart = self.restarts.first().map(|(at, _)| *at);
         let check = self.timers.first().map(|(at, ..)| *at);
@@ -263,9 +263,10 @@ impl Ledger {
             .min()
     }
 
-    /// Current and recently ended instances that match the filter.
+    /// Returns current and recently ended instances that match the filter.
     pub fn find_instances(&self, now_ms: u64, filter: &Instances) -> Vec<Instance> {
-        // before they are described: a question for many ids goes to every cell, and most have none of them
+        // filtered before they are described: a question about many ids goes to every cell, and most cells have none of
+        // them
         let wanted = matches(filter);
         let entries = self.instances.iter();
         let current = entries
@@ -280,7 +281,7 @@ impl Ledger {
         current.chain(ended).collect()
     }
 
-    /// Of the instances that match the filter, those that have not ended and are not being stopped.
+    /// Returns the ids of matching instances that have not ended and are not being stopped.
     pub fn running_ids(&self, filter: &Instances) -> RunningIds {
         let wanted = matches(filter);
         let running = self.instances.iter().filter(|(id, entry)| {
@@ -289,7 +290,7 @@ impl Ledger {
         running.map(|(id, _)| id).collect()
     }
 
-    /// All instances that hold a reservation.
+    /// Returns all instances that hold a reservation.
     pub fn current_instances(&self, now_ms: u64) -> Vec<Instance> {
         let entry = self.instances.values();
         entry
@@ -297,7 +298,7 @@ impl Ledger {
             .collect()
     }
 
-    /// The main processes of what runs.
+    /// Returns the main processes of running instances.
     pub(crate) fn processes(&self) -> Vec<RunningProcess> {
         let entries = self.instances.values();
         let running = entries.filter(|entry| entry.state == InstanceState::Running);
@@ -323,20 +324,20 @@ impl Ledger {
         work: &Work,
         (later, lacks): (u32, Lacks<'_>),
     ) -> Result<Judged, Refusal> {
-        // known ids first: a repeat gets the first answer, whatever has become of the cell since
+        // known ids first: a repeat gets the first answer, whatever has happened to the cell since
         if let Some(judged) = self.judge_repeat(now_ms, start, work) {
             return judged;
         }
         let refuse = |reason: &str| refusal(work, reason);
         if start.incarnation != self.incarnation {
-            // the auctioneer decided by what the earlier incarnation had free
+            // the auctioneer decided on the basis of what the earlier incarnation had free
             return Err(refuse(reason::RESTARTED));
         }
-        // by then the auctioneer has taken its debit back: what is accepted later would be counted by nobody
+        // by then the auctioneer has taken its debit back: what is accepted later would not be counted by anybody
         if now_ms > start.expires_ms.as_ms() {
             return Err(refuse(reason::STALE));
         }
-        // after the known ids: a repeat of an accepted start is still accepted while the cell drains
+        // after the known ids: a repeat of an accepted start is accepted even while the cell drains
         if self.cell.evacuating {
             let why = if self.cell.cordoned {
                 reason::CORDONED
@@ -368,7 +369,7 @@ impl Ledger {
                 return Err(refuse(&text));
             }
         }
-        // two auctioneers may have chosen this cell for copies of one app, each without knowledge of the other's
+        // two auctioneers may have chosen this cell for copies of one app without knowing of each other's
         let here = self.cell.count_of(&work.app) - later;
         if work.kind == Kind::Lrp && work.believed.is_some_and(|believed| here > believed) {
             return Err(Refusal {
@@ -391,7 +392,7 @@ impl Ledger {
         })
     }
 
-    /// Whether the start of an instance whose id is known is accepted; none if it is not known.
+    /// Decides on a start whose instance id is known; returns none if it is unknown.
     fn judge_repeat(
         &mut self,
         now_ms: u64,
@@ -399,7 +400,7 @@ impl Ledger {
         work: &Work,
     ) -> Option<Result<Judged, Refusal>> {
         if let Some(entry) = self.instances.get_mut(&work.instance) {
-            // of two claims the lower counts, whichever arrived first
+            // the lower of two claims counts, whichever arrived first
             entry.claim = entry.claim.min(work.claim.unwrap_or(start.auction));
             entry.expires_ms = entry.expires_ms.max(start.expires_ms.as_ms());
             return Some(Ok(Judged::Repeat));
@@ -418,7 +419,7 @@ impl Ledger {
 
     fn accept(&mut self, now_ms: u64, expires_ms: u64, work: &Work, auction: AuctionId) {
         let work = Arc::new(work.clone());
-        // at acceptance, not when it runs: the next instance of the same message must not get it, too
+        // on acceptance, not when it runs: the next instance in the same message must not get the same room
         self.cell.debit(&request_of(&work), Some(&work.devices));
         self.recent.push_back((now_ms, work.instance));
         self.actions.push(Action::Execute(ExecutorOrder::Launch {
@@ -457,9 +458,9 @@ fn refusal(work: &Work, reason: &str) -> Refusal {
     }
 }
 
-/// How an instance is accepted.
+/// The kinds of accepted instances.
 enum Judged {
-    /// Its start is a repeat, without effect.
+    /// The start is a repeat, without effect.
     Repeat,
     New,
 }
@@ -467,7 +468,7 @@ enum Judged {
 #[cfg(test)]
 mod tests;
 
-/// Whether an instance, by its id and its app, is one that the filter asks for.
+/// Returns a predicate on the id and app of an instance: whether the filter asks for it.
 fn matches(filter: &Instances) -> impl Fn(&InstanceId, &str) -> bool {
     let ids: BTreeSet<&InstanceId> = filter.ids.iter().collect();
     move |id, app| {

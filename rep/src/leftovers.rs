@@ -1,5 +1,5 @@
-//! What an instance may leave on its machine: processes, and files outside its directory. They are
-//! found by the user, where an instance has one of its own.
+//! Finds and removes what an instance may leave on its machine: processes, and files outside its directory. They are
+//! found by the user if the instance has one of its own.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::tree;
 
 /// Directories in which every user may write.
 const PUBLIC: [&str; 4] = ["/dev/shm", "/dev/mqueue", "/tmp", "/var/tmp"];
-/// The most entries of each that are looked at.
+/// The most entries that are examined in each.
 const LOOKED_AT: usize = 10_000;
 /// How long processes may take to die.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ pub(crate) fn remove_files(users: &[u32]) {
     for directory in PUBLIC {
         let entries = fs::read_dir(directory).into_iter().flatten();
         for entry in entries.take(LOOKED_AT).flatten() {
-            // of a link, its own owner
+            // for a link, the owner of the link itself
             if entry.metadata().is_ok_and(|m| users.contains(&m.uid())) {
                 let _ = tree::remove(&entry.path());
             }
@@ -34,7 +34,7 @@ pub(crate) fn remove_files(users: &[u32]) {
     }
 }
 
-/// Kills these processes until none is found; false if some could not be killed.
+/// Kills these processes until none is found; returns false if some could not be killed.
 pub(crate) fn kill_all(find: impl FnMut() -> Vec<u32>) -> bool {
     kill_within(PATIENCE, find)
 }
@@ -58,7 +58,7 @@ fn kill_within(patience: Duration, mut find: impl FnMut() -> Vec<u32>) -> bool {
     }
 }
 
-/// The processes of these users that have not ended.
+/// Returns the processes of these users that have not ended.
 pub(crate) fn processes_of(users: &[u32]) -> Vec<u32> {
     let theirs = |pid: &u32| proc::user(*pid).is_some_and(|user| users.contains(&user));
     proc::every()
@@ -66,8 +66,7 @@ pub(crate) fn processes_of(users: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// The processes that were started for an instance with one of these directories, and belong to
-/// its owner.
+/// Returns the processes that were started for an instance with one of these directories and that belong to its owner.
 pub(crate) fn processes_in(directories: &[PathBuf]) -> Vec<u32> {
     let owned: Vec<(u32, &Path)> = directories
         .iter()
@@ -93,8 +92,8 @@ pub(crate) fn processes_in(directories: &[PathBuf]) -> Vec<u32> {
         .collect()
 }
 
-/// Whether an environment is that of the instance with this directory: by `HOME` or `TMPDIR`, or,
-/// where the request set those, by the instance's id.
+/// Returns whether an environment belongs to the instance with this directory: by `HOME` or `TMPDIR` or, if the request
+/// set those, by the instance's id.
 fn names(environment: &[u8], directory: &Path) -> bool {
     let path = directory.as_os_str().as_encoded_bytes();
     let name = directory.file_name().unwrap_or_default();
@@ -107,7 +106,7 @@ fn names(environment: &[u8], directory: &Path) -> bool {
     })
 }
 
-/// Whether this process has not ended; one that only waits to be collected has.
+/// Returns whether this process has not ended; a zombie has.
 pub(crate) fn lives(pid: u32) -> bool {
     Process::read(pid).is_some_and(|process| !process.has_ended())
 }
@@ -133,7 +132,7 @@ mod tests {
         });
         assert!(!killed.join().unwrap());
         assert!(child.try_wait().unwrap().is_none(), "it lives");
-        // a process that has ended is there until it is collected
+        // a process that has ended remains until it is reaped
         let mut find = || match child.try_wait() {
             Ok(None) => vec![pid],
             _ => Vec::new(),
@@ -150,7 +149,7 @@ mod tests {
             let mut command = Command::new("sleep");
             command.arg("60").env_clear().env("PATH", "/bin:/usr/bin");
             let child = command.env(name, value).spawn().unwrap();
-            // it has none for a moment while it is executed
+            // it has no environment for a moment while it is being executed
             while proc::environment(child.id()).is_empty() {}
             child
         };

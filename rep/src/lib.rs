@@ -1,7 +1,7 @@
 //! One cell: the ledger of reservations, bids, starts, stops, drain, executors.
 //!
-//! [`run`] runs a cell. [`CellMachine`] decides; it is a state machine without I/O. The shell moves
-//! its messages and runs its instances.
+//! [`run`] runs a cell. [`CellMachine`] makes the decisions; it is a state machine without I/O. The shell moves its
+//! messages and runs its instances.
 
 mod attributes;
 mod config;

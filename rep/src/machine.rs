@@ -1,11 +1,10 @@
-//! One cell as a state machine: what it has reserved and runs (the ledger), when it advertises, and
-//! the events that it collects. No clock, no I/O, no randomness: the rep drives it over NATS and
-//! with processes, the simulator in virtual time.
+//! One cell as a state machine: what it has reserved and runs (the ledger), when it advertises, and the events that it
+//! collects. It has no clock, I/O or randomness: the rep drives it over NATS and with processes, the simulator in
+//! virtual time.
 //!
-//! A driver passes inputs to [`CellMachine::take`], or calls one of the functions in
-//! `machine/replies.rs`, and then carries out what [`CellMachine::run`] returns until it returns
-//! nothing. What the executor reports at the same moment is taken before the next run, so an
-//! instance that starts at once is advertised once, as running.
+//! A driver passes inputs to [`CellMachine::take`], or calls one of the functions in `machine/replies.rs`, and then
+//! carries out what [`CellMachine::run`] returns until it returns nothing. Executor reports of the same moment are
+//! taken before the next run, so an instance that starts immediately is advertised once, as running.
 
 mod namesakes;
 mod replies;
@@ -28,14 +27,14 @@ use crate::{
     ledger::{Action, ExecutorOrder, ExecutorReport, Ledger},
 };
 
-/// So many questions are sent for [`CellOutput::AskNamesake`]: each reaches one of all reps of the name, so
-/// that all of them reach the asker itself once in a million times.
+/// Number of questions sent for [`CellOutput::AskNamesake`]. Each reaches one random rep of the name; the chance that
+/// all of them reach the asker itself is about one in a million.
 pub const NAMESAKE_QUESTIONS: usize = 20;
 
 /// One thing that happened to a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CellInput {
-    /// Time passed.
+    /// Time has passed.
     Tick,
     /// Somebody asked every cell to advertise.
     Discover,
@@ -43,17 +42,17 @@ pub enum CellInput {
     Reconnected,
     /// The last advertisement could not be sent.
     NotSent,
-    /// The executor reports about an instance.
+    /// An executor's report about an instance.
     Report(ExecutorReport),
-    /// These sources are what the executor has now, by their SHA-256.
+    /// The sources that the executor has now, by their SHA-256.
     Cached(Vec<String>),
-    /// An advertisement under the cell's name, its own or another rep's.
+    /// An advertisement under the cell's name, from itself or another rep.
     Advertised(Envelope),
-    /// The answer to [`CellOutput::AskNamesake`], its own or another rep's.
+    /// An answer to [`CellOutput::AskNamesake`], from itself or another rep.
     NamesakeAnswered(Envelope),
-    /// The cell withdraws at once and ends all instances.
+    /// Withdraw at once and end all instances.
     Leave,
-    /// The cell drains for so many milliseconds at most, as its rep is to end.
+    /// Drain for at most this many milliseconds, because the rep is to end.
     LeaveGently(u64),
 }
 
@@ -62,22 +61,23 @@ pub enum CellInput {
 pub enum CellOutput {
     /// Publish an advertisement.
     Advertise(Arc<Advert>),
-    /// Publish an advertisement with a ttl of 0. It is the last one.
+    /// Publish an advertisement with a ttl of 0, which is the last one.
     Withdraw(Arc<Advert>),
-    /// Hand this to the executor.
+    /// Pass this to the executor.
     Execute(ExecutorOrder),
     /// Publish an event.
     Event(Box<Event>),
     /// Tell managers how a task ended, with the last of its output.
     Result(Box<TaskResult>),
-    /// Ask for the state of the cell under its own name, [`NAMESAKE_QUESTIONS`] times: another rep may have it, too.
+    /// Ask for the state of the cell under its own name, [`NAMESAKE_QUESTIONS`] times, because another rep may have
+    /// that name, too.
     AskNamesake,
 }
 
-/// Settings beside the cell itself.
+/// Settings besides the cell itself.
 #[derive(Clone, Copy, Debug)]
 pub struct CellSettings {
-    /// How often it advertises, and for how long that is valid.
+    /// How often it advertises, and for how long advertisements are valid.
     pub cadence: Cadence,
     /// The deadline of a drain that does not give one.
     pub drain_deadline: Span,
@@ -98,13 +98,13 @@ pub struct CellMachine {
 }
 
 impl CellMachine {
-    /// A cell that starts at `now_ms` with this ledger. Its first advertisement is due at once.
+    /// Creates a cell that starts at `now_ms` with this ledger. Its first advertisement is due immediately.
     pub fn new(ledger: Ledger, settings: CellSettings, now_ms: u64) -> Self {
         let (cadence, seed) = (settings.cadence, settings.seed);
         let name = &ledger.cell().cell;
         Self {
             advertiser: Advertiser::new(cadence, name, seed, StateVersion(ledger.seq()), now_ms),
-            // by then both of two that started together have advertised
+            // by then, two reps that started together have both advertised
             namesakes: Namesakes::new(
                 ledger.incarnation(),
                 2 * millis(cadence.interval().0),
@@ -118,12 +118,12 @@ impl CellMachine {
         }
     }
 
-    /// What is reserved and what runs.
+    /// Returns what is reserved and what runs.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Whether the last advertisement was sent and shows the cell as it is now.
+    /// Returns whether the last advertisement was sent and shows the cell as it is now.
     pub fn is_advertised(&self) -> bool {
         self.advertiser.is_advertised(self.version())
     }
@@ -132,7 +132,7 @@ impl CellMachine {
         StateVersion(self.ledger.seq())
     }
 
-    /// The other rep under the cell's name because of which this one must end.
+    /// Returns the other rep with the cell's name, if this one must end because of it.
     pub fn namesake(&self) -> Option<Incarnation> {
         self.namesakes.winner()
     }
@@ -148,7 +148,7 @@ impl CellMachine {
                 self.ledger.tick(now_ms);
                 self.advertise(now_ms, Trigger::Discover);
             }
-            // not spread, as answers to `discover` are: auctioneers may have removed the cell while work waits for it
+            // not spread out like answers to `discover`: auctioneers may have removed the cell while work waits for it
             CellInput::Reconnected => {
                 self.ledger.tick(now_ms);
                 self.advertise(now_ms, Trigger::AtOnce);
@@ -158,7 +158,7 @@ impl CellMachine {
             CellInput::Report(report) => self.ledger.report(now_ms, report),
             CellInput::Cached(blobs) => self.ledger.cached(blobs),
             CellInput::Advertised(advert) => {
-                // ages, not times: two reps have different clocks, and both ages begin at 0
+                // ages instead of times: two reps have different clocks, and both ages begin at 0
                 if self.namesakes.advertised(now_ms - self.born_ms, &advert) {
                     self.out.push(CellOutput::AskNamesake);
                 }
@@ -173,7 +173,7 @@ impl CellMachine {
                 if self.ledger.leave(now_ms, grace_ms) {
                     self.tell_of_drain(now_ms);
                 } else {
-                    // it drained before; managers must know that there is less time now
+                    // it was draining before; managers must know that there is less time now
                     self.advertise(now_ms, Trigger::AtOnce);
                 }
             }
@@ -182,17 +182,18 @@ impl CellMachine {
 
     /// Takes over the attributes that operators set, and advertises a change at once.
     pub fn describe(&mut self, now_ms: u64, cell: &Cell) {
-        // at once: operators wait for it, and changes are rare; a repeated file changes nothing
+        // at once, because operators wait for it and changes are rare; an unchanged file changes nothing
         if self.ledger.describe(cell) {
             self.advertise(now_ms, Trigger::AtOnce);
         }
     }
 
-    /// What is to be done since the last run. Launches and ends come before what follows from them:
-    /// the driver takes the executor's reports of this moment and runs again.
+    /// Returns what is to be done since the last run. Launches and ends come before what follows from them: the driver
+    /// takes the executor's reports of this moment and runs again.
     pub fn run(&mut self, now_ms: u64) -> Vec<CellOutput> {
         self.carry_over_actions(now_ms);
-        // only when nothing is left to execute: what the executor reports at once is in the same advertisement
+        // only when nothing is left to execute, so that the advertisement includes what the executor reports
+        // immediately
         if self.out.is_empty() {
             if self.events.due_ms().is_some_and(|due| due <= now_ms) {
                 self.publish_events();
@@ -203,16 +204,16 @@ impl CellMachine {
         std::mem::take(&mut self.out)
     }
 
-    /// Shutdown: the remaining events and the withdrawal.
+    /// Returns the remaining events and the withdrawal, for shutdown.
     pub fn close(&mut self, now_ms: u64) -> Vec<CellOutput> {
         self.carry_over_actions(now_ms);
-        // before the withdrawal: it is the last that auctioneers hear of this incarnation
+        // before the withdrawal, which is the last message that auctioneers hear of this incarnation
         self.publish_events();
         self.advertise(now_ms, Trigger::Leave);
         std::mem::take(&mut self.out)
     }
 
-    /// When [`CellInput::Tick`] must be taken at the latest.
+    /// Returns the latest time at which [`CellInput::Tick`] must be taken.
     pub fn next_ms(&self) -> Option<u64> {
         let own = [self.ledger.next_ms(), self.events.due_ms()];
         own.into_iter()
@@ -221,7 +222,7 @@ impl CellMachine {
             .min()
     }
 
-    /// All instances that hold a reservation, for heartbeats.
+    /// Returns all instances that hold a reservation, for heartbeats.
     pub fn current_instances(&self, now_ms: u64) -> Vec<Instance> {
         self.ledger.current_instances(now_ms)
     }

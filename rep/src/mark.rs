@@ -1,4 +1,4 @@
-//! That a cell is out of service, kept in a file so that it survives a restart.
+//! A mark in a file that a cell is out of service, so that this survives a restart.
 
 use std::{fs, io, path::PathBuf};
 
@@ -22,7 +22,7 @@ impl Mark {
     }
 }
 
-/// The file with the mark; none where the rep has no directory to keep it in.
+/// The file with the mark; none if the rep has no directory for it.
 #[derive(Debug)]
 pub(crate) struct MarkFile(Option<PathBuf>);
 
@@ -32,7 +32,7 @@ impl MarkFile {
         Self(config.state_dir().map(|directory| directory.join(name)))
     }
 
-    /// The mark, if there is one.
+    /// Returns the mark, if there is one.
     pub(crate) fn read(&self) -> Result<Option<Mark>, Invalid> {
         let Some(file) = &self.0 else {
             return Ok(None);

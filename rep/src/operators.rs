@@ -22,7 +22,7 @@ pub(crate) struct Operators {
 }
 
 impl Operators {
-    /// Reads the file, if there is one; its contents must fit the configuration.
+    /// Reads the file if there is one; its contents must fit the configuration.
     pub(crate) fn load(config: &RepConfig) -> Result<Self, Invalid> {
         let file = file_of(config);
         let changed = match &file {
@@ -45,22 +45,22 @@ impl Operators {
         Ok(operators)
     }
 
-    /// The empty cell with the configured and the changed attributes.
+    /// Returns the empty cell with the configured and the changed attributes.
     pub(crate) fn cell(&self) -> Result<Cell, Invalid> {
         changed_cell(&self.config, &self.changed)
     }
 
-    /// All changed attributes.
+    /// Returns all changed attributes.
     pub(crate) fn changed(&self) -> &Changes {
         &self.changed
     }
 
-    /// Whether changes survive a restart.
+    /// Returns whether changes survive a restart.
     pub(crate) fn keeps(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Changes all of these attributes or none; the file is written first.
+    /// Changes either all of these attributes or none; writes the file first.
     pub(crate) fn set(&mut self, set: Changes) -> Result<Cell, WireError> {
         let changed = merge(self.changed.clone(), set)?;
         let cell = changed_cell(&self.config, &changed)?;
@@ -77,7 +77,7 @@ impl Operators {
     }
 }
 
-/// The configured file, else one in the state directory, if one is configured.
+/// Returns the configured file, or else one in the state directory, if that is configured.
 fn file_of(config: &RepConfig) -> Option<PathBuf> {
     let in_state_dir = || {
         let directory = config.state_dir()?;
@@ -94,7 +94,7 @@ fn read(file: &Path) -> io::Result<Changes> {
     }
 }
 
-/// Atomic: after a power cut the file is the old one or the new one.
+/// Replaces a file atomically: after a power failure it is either the old one or the new one.
 pub(crate) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory)?;

@@ -1,4 +1,4 @@
-//! Sending. The cell hands messages to the client, and goes on; while that has no room, a separate task
+//! Sending. The cell passes messages to the client without waiting. While the client has no room, a separate task
 //! waits, so that a slow or lost server never blocks the cell.
 
 use std::{
@@ -23,27 +23,27 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The most messages that wait to be sent; further ones are dropped and counted.
 const WAITING: usize = 4_096;
-/// The longest that sending the last messages may take.
+/// The longest time that sending the last messages may take.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// What a cell dropped.
+/// Counts of what a cell dropped, and of sources.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Messages not sent: no connection, too many waiting, or rejected by the client.
     pub(crate) unsent: AtomicU64,
     /// Malformed messages.
     pub(crate) malformed: AtomicU64,
-    /// Answers not given: the question wants them where no answer may go.
+    /// Answers not given: they were requested on a forbidden subject.
     pub(crate) reply_subject: AtomicU64,
     /// Lines of output not published because of the rate limit.
     pub(crate) lines: AtomicU64,
     /// Sources fetched for instances.
     pub(crate) sources_fetched: AtomicU64,
-    /// Sources that the cell had already.
+    /// Sources that the cell already had.
     pub(crate) sources_cached: AtomicU64,
-    /// Sources that an instance did not get.
+    /// Sources that could not be provided to an instance.
     pub(crate) sources_failed: AtomicU64,
-    /// What the server's permissions refused.
+    /// Operations refused by the server's permissions.
     pub(crate) violations: PermissionViolations,
 }
 
@@ -70,13 +70,14 @@ impl Question {
 pub(crate) enum Target {
     /// To a subject.
     Subject(Subject),
-    /// To whoever asked an endpoint, which counts its answers.
+    /// To the client that asked an endpoint, which counts its answers.
     Endpoint(Box<Request>),
 }
 
 impl Target {
-    /// Where the answer to this question goes: below the cell's own subject when it is a broadcast that
-    /// says so, else to its reply subject, which is an inbox or below the cell's own subject. None when it wants no answer; an error when no answer may go there.
+    /// Returns where the answer to this question goes: below the cell's own subject if it is a broadcast that asks for
+    /// that, otherwise to its reply subject, which must be an inbox or below the cell's own subject. None if no answer
+    /// is wanted; an error if it must not be sent there.
     pub(crate) fn of(
         question: Question,
         subjects: &Subjects,
@@ -103,7 +104,7 @@ impl Target {
         }
     }
 
-    /// The subject itself, for what follows a first answer.
+    /// Returns the subject itself, for messages after a first answer.
     pub(crate) fn subject(&self) -> Option<Subject> {
         match self {
             Self::Subject(subject) => Some(subject.clone()),
@@ -112,24 +113,24 @@ impl Target {
     }
 }
 
-/// A question wants its answer where none may go.
+/// The answer to a question was requested on a forbidden subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forbidden;
 
 #[derive(Debug)]
 enum Out {
     Publish(Subject, Bytes),
-    /// An empty question, and where its answer is wanted.
+    /// An empty question, and the subject for its answer.
     Ask(Subject, Subject),
     Answer(Target, Bytes),
     Error(Target, WireError),
 }
 
-/// What the separate task is to do.
+/// A job for the separate task.
 #[derive(Debug)]
 enum Waiting {
     Message(Out),
-    /// Everything before this has been passed to the client.
+    /// Reports that everything before this has been passed to the client.
     Flushed(oneshot::Sender<()>),
 }
 
@@ -138,7 +139,7 @@ enum Waiting {
 pub(crate) struct Outbox {
     client: Client,
     waiting: mpsc::Sender<Waiting>,
-    /// How many messages the separate task has not passed to the client yet.
+    /// How many messages the separate task has not yet passed to the client.
     behind: Arc<AtomicUsize>,
     counters: Arc<Counters>,
 }
@@ -162,12 +163,12 @@ impl Outbox {
         }
     }
 
-    /// Whether there is a connection.
+    /// Returns whether there is a connection.
     pub(crate) fn connected(&self) -> bool {
         self.client.connection_state() == State::Connected
     }
 
-    /// The largest body that the server accepts.
+    /// Returns the largest body that the server accepts.
     pub(crate) fn max_payload(&self) -> usize {
         match self.client.max_payload() {
             0 => 1 << 20, // not connected yet
@@ -184,12 +185,12 @@ impl Outbox {
         self.hand_over(Out::Publish(subject.into(), body))
     }
 
-    /// Publishes, if necessary after the connection has come back, within the client's own bounds.
+    /// Publishes, after a reconnection if necessary, within the client's own limits.
     pub(crate) fn publish(&self, subject: String, body: Bytes) {
         self.hand_over(Out::Publish(subject.into(), body));
     }
 
-    /// Asks, with an empty body.
+    /// Asks a question with an empty body.
     pub(crate) fn ask(&self, subject: String, reply: String) {
         self.hand_over(Out::Ask(subject.into(), reply.into()));
     }
@@ -210,7 +211,7 @@ impl Outbox {
         self.hand_over(Out::Error(to, error));
     }
 
-    /// Sends what is waiting, for a short time at most.
+    /// Sends what is waiting, within a short time limit.
     pub(crate) async fn flush(&self) {
         let rest = async {
             let (sent, all_sent) = oneshot::channel();
@@ -222,9 +223,9 @@ impl Outbox {
         let _ = tokio::time::timeout(FLUSH, rest).await;
     }
 
-    /// Returns whether the client or the queue took it.
+    /// Hands over a message. Returns whether the client or the queue accepted it.
     fn hand_over(&self, out: Out) -> bool {
-        // nearly always the client has room; to wake a task for each message costs as much as a twentieth of a bid
+        // the client nearly always has room; waking a task for each message costs about a twentieth of a bid
         if self.behind.load(Ordering::Acquire) == 0
             && let Some(sent) = send(&self.client, &out).now_or_never()
         {
@@ -241,7 +242,7 @@ impl Outbox {
     }
 }
 
-/// Passes on what the client had no room for.
+/// Sends the messages that the client had no room for.
 async fn send_waiting(
     client: Client,
     mut waiting: mpsc::Receiver<Waiting>,
@@ -293,7 +294,7 @@ impl Counters {
         }
     }
 
-    /// For the service's statistics.
+    /// Returns the counters for the service's statistics.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "dropped_unsent": self.unsent.load(Ordering::Relaxed),

@@ -1,5 +1,5 @@
-//! The directory with the secrets of a cell. What is in its files leaves this process only for the instance that was
-//! to get it.
+//! The directory with the secrets of a cell. The contents of its files leave this process only for the instances that
+//! are to get them.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,7 @@ use std::{
 use placement::{Run, Secret};
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 
-/// The largest secret, bytes.
+/// The largest secret, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// The configured directory, if there is one.
@@ -48,7 +48,7 @@ impl Secrets {
         }
     }
 
-    /// Why an instance cannot get its secrets here; none if it can. Names the field, and quotes nothing.
+    /// Returns why an instance cannot get its secrets here, naming the field but quoting nothing; none if it can.
     pub(crate) fn lacks(&self, run: Option<&Run>) -> Option<String> {
         let secrets = run.map_or(&[][..], |run| &run.secrets);
         secrets.iter().enumerate().find_map(|(n, secret)| {
@@ -57,7 +57,7 @@ impl Secrets {
         })
     }
 
-    /// The content of a secret, the `n`th of the request.
+    /// Returns the content of a secret, the `n`th of the request.
     pub(crate) fn read(&self, n: usize, secret: &Secret) -> Result<Vec<u8>, String> {
         let about = |why: String| format!("run.secrets[{n}].file: {why}");
         let file = self.open(secret).map_err(about)?;
@@ -70,8 +70,8 @@ impl Secrets {
         Ok(content)
     }
 
-    /// What the variables of an instance get. Most files end with a line feed that is no part of the secret: the last one
-    /// is left out.
+    /// Returns the variables with secrets of an instance. Most files end with a line feed that is not part of the
+    /// secret: one at the end is left out.
     pub(crate) fn variables(&self, run: &Run) -> Result<Vec<(OsString, OsString)>, String> {
         let mut variables = Vec::new();
         for (n, secret) in run.secrets.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Secrets {
         Ok(variables)
     }
 
-    /// Writes the files of an instance into its directory, for its user alone.
+    /// Writes the secret files of an instance into its directory, readable only by its user.
     pub(crate) fn write_files(
         &self,
         run: &Run,
@@ -152,16 +152,16 @@ pub(crate) fn write_below(
     own(&whole)
 }
 
-/// Opens a file below a directory, wherever links lead.
+/// Opens a file below a directory; links cannot lead out of it.
 fn open_below(directory: &Path, file: &str) -> io::Result<File> {
     let of_directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let below = open(directory, of_directory, Mode::empty())?;
-    // a FIFO must not make the rep wait
+    // opening a FIFO must not block the rep
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     match openat2(&below, file, flags, Mode::empty(), inside) {
         Ok(file) => Ok(File::from(file)),
-        // Linux before 5.6, or a filter of system calls that does not know it: without any link
+        // Linux before 5.6, or a system call filter that does not know it: without following any link
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
             walk(below, Path::new(file), flags).map(File::from)
         }
@@ -231,7 +231,7 @@ mod tests {
             assert!(refused.starts_with("run.secrets[0].file: "), "{refused}");
         }
         assert!(read("nosuch").unwrap_err().ends_with("no such secret"));
-        // without the newer system call, links lead nowhere
+        // without the newer system call, no link is followed
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let below = || open(&directory, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let walked = |file: &str| walk(below(), Path::new(file), flags).is_ok();

@@ -1,4 +1,4 @@
-//! The rep: it checks that its name is free, subscribes, and runs until it is shut down or drained.
+//! The rep: checks that its name is free, subscribes, and runs until it is shut down or drained.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ use crate::{
 
 /// How long another cell of the same name has to answer.
 const NAME_WAIT: Duration = Duration::from_millis(500);
-/// How much longer than the grace period the last instances may take.
+/// How much longer than the grace period the last instances may take to end.
 const END_MS: u64 = 5_000;
 
 /// Why a rep ended without an error.
@@ -45,7 +45,7 @@ pub enum RepExit {
 }
 
 impl RepExit {
-    /// The text for the log.
+    /// Returns the text for the log.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Drained => "drained",
@@ -54,7 +54,7 @@ impl RepExit {
     }
 }
 
-/// Rejects settings that no cell can run with; [`run`] also does so, before it is connected.
+/// Rejects settings that no cell can run with. [`run`] does so as well, before it connects.
 pub fn validate(config: &RepConfig) -> Result<(), RepError> {
     config.check()?;
     Operators::load(config)?;
@@ -62,10 +62,9 @@ pub fn validate(config: &RepConfig) -> Result<(), RepError> {
     Ok(executor::check(config)?)
 }
 
-/// Runs a cell until it is drained and told to exit, or until `ending` says so: its instances are ended, within
-/// the grace period and 5 s; gently, after it has waited for a grace period at most for tasks and for
-/// instances that a manager replaces. Losing NATS ends nothing. Needs tokio's time and I/O; one thread is
-/// enough.
+/// Runs a cell until it is drained and told to exit, or until `ending` tells it to end. Its instances then end within
+/// the grace period and 5 s. If told to end gently, it first waits, for a grace period at most, for tasks and for
+/// instances that a manager replaces. Losing NATS ends nothing. Needs tokio's time and I/O; one thread is enough.
 pub async fn run(
     config: RepConfig,
     bus: Bus,
@@ -77,7 +76,7 @@ pub async fn run(
     if let ExecutorKind::Process(_) = config.executor
         && let Err(error) = hide_from_own_user()
     {
-        // credentials are in our memory and environment, and instances may be of the same user
+        // credentials are in our memory and environment, and instances may run as the same user
         tracing::warn!(%error, "processes of the rep's user can read its memory");
     }
     tokio::select! {
@@ -130,11 +129,11 @@ pub async fn run(
 
 async fn connected(bus: &Bus) {
     let mut connected = bus.connected.clone();
-    // an error means that the client is gone; the next request reports it
+    // an error means that the client is gone, which the next request reports
     let _ = connected.wait_for(|connected| *connected).await;
 }
 
-/// Asks a cell of our name for its state: none should answer.
+/// Asks for the state of a cell with our name; nobody should answer.
 async fn ask_for_the_name(
     config: &RepConfig,
     bus: &Bus,
@@ -166,7 +165,7 @@ async fn ask_for_the_name(
     }
 }
 
-/// Whether there is a connection, each time that this changes from now on.
+/// Yields whether there is a connection, each time this changes from now on.
 fn connections(mut connected: watch::Receiver<bool>) -> impl Stream<Item = bool> {
     connected.mark_unchanged();
     stream::unfold(connected, |mut connected| async move {
@@ -176,12 +175,12 @@ fn connections(mut connected: watch::Receiver<bool>) -> impl Stream<Item = bool>
     })
 }
 
-/// How the rep ends, once it was told to.
+/// The progress of a rep that was told to end.
 #[derive(Default)]
 struct End {
-    /// It waits until then for others to replace what it runs.
+    /// Until when it waits for others to replace what it runs.
     gentle_until_ms: Option<u64>,
-    /// Its instances are being ended, and it exits then at the latest.
+    /// The latest time of its exit; set once its instances are being ended.
     exit_at_ms: Option<u64>,
 }
 
@@ -198,7 +197,7 @@ impl End {
         self.exit_at_ms.or(self.gentle_until_ms).is_some()
     }
 
-    /// Goes on with the end as far as it is due; why the rep exits, once it may.
+    /// Takes the next step if it is due. Returns why the rep exits, once it may.
     fn advance(&mut self, shell: &mut Shell) -> Option<RepExit> {
         let now_ms = shell.now_ms();
         let waited = self.gentle_until_ms.is_some_and(|at| at <= now_ms);
@@ -213,13 +212,13 @@ impl End {
         })
     }
 
-    /// When [`End::advance`] is due.
+    /// Returns when [`End::advance`] is due.
     fn next_ms(&self) -> u64 {
         self.exit_at_ms.or(self.gentle_until_ms).unwrap_or(u64::MAX)
     }
 }
 
-/// The main loop: each event is handled as it comes, without blocking.
+/// The main loop: handles each event as it arrives, without blocking.
 async fn live(
     shell: &mut Shell,
     bus: Bus,
@@ -227,8 +226,7 @@ async fn live(
     permissions: Permissions,
     told: Ending,
 ) -> Result<RepExit, PermissionViolation> {
-    // all of these are made once: made anew for each message they would be entered in their lists and taken
-    // out each time
+    // all of these are created once: creating them for each message would register and deregister them every time
     let mut at_once = pin!(told.now.cancelled());
     let mut gently = pin!(told.gently.cancelled());
     let mut connections = pin!(connections(bus.connected).fuse());
@@ -256,8 +254,8 @@ async fn live(
             () = &mut timer => shell.tick(),
             Some((topic, question)) = messages.next() => shell.handle(topic, question),
             violation = &mut refused, if permitted => {
-                // as without a connection, what runs goes on: a mistake in the server's configuration
-                // must not end the work of every cell
+                // as without a connection, running instances continue: a mistake in the server's configuration must not
+                // end the work of every cell
                 permitted = false;
                 if shell.is_empty() {
                     return Err(violation);

@@ -1,5 +1,5 @@
-//! The shell of a cell: it parses messages, passes them to the cell machine, and carries out its
-//! outputs. Nothing here blocks.
+//! The shell of a cell: parses messages, passes them to the cell machine, and carries out its outputs. Nothing here
+//! blocks.
 
 mod service;
 mod set;
@@ -35,7 +35,7 @@ use crate::{
     subscriptions::Topic,
 };
 
-/// The part of max_payload that an answer leaves for its subject and headers.
+/// The part of max_payload that an answer reserves for its subject and headers.
 const MARGIN: usize = 4_096;
 /// Malformed messages logged per second.
 const MALFORMED_LOGGED: u32 = 5;
@@ -49,17 +49,17 @@ pub(crate) struct Shell {
     machine: CellMachine,
     operators: Operators,
     mark: MarkFile,
-    /// Where nothing runs, nothing is lacking.
+    /// None for a simulated cell, where secrets are never lacking.
     secrets: Option<Secrets>,
     executor: Executor,
     outbox: Outbox,
     counters: Arc<Counters>,
     /// Bounds the log lines about malformed messages.
     malformed: LogLimit,
-    /// Answers that may not go where they are wanted.
+    /// Limits the log lines about answers requested on a forbidden subject.
     forbidden: Seldom,
     heartbeat_at_ms: u64,
-    /// Where answers go to the question who has our name.
+    /// The subject for answers to the question who has our name.
     inbox: String,
 }
 
@@ -127,7 +127,7 @@ impl Shell {
             counters,
             malformed: LogLimit::new(MALFORMED_LOGGED),
             forbidden: Seldom::new(),
-            // so that cells which start together do not all send at the same moment
+            // so that cells that start together do not all send at the same moment
             heartbeat_at_ms: incarnation.uuid().as_u64_pair().1 % heartbeat_ms,
             inbox,
         })
@@ -142,7 +142,7 @@ impl Shell {
         self.clock.instant(at_ms.min(self.now_ms() + 3_600_000))
     }
 
-    /// When [`Shell::tick`] must be called next.
+    /// Returns when [`Shell::tick`] must be called next.
     pub(crate) fn next_ms(&self) -> u64 {
         [
             self.machine.next_ms(),
@@ -155,27 +155,27 @@ impl Shell {
         .unwrap_or(u64::MAX)
     }
 
-    /// Whether all instances have ended and the rep ends therefore.
+    /// Returns whether all instances have ended and the rep should exit for that reason.
     pub(crate) fn may_exit(&self) -> bool {
         self.machine.ledger().may_exit()
     }
 
-    /// Whether operators have taken the cell out of service.
+    /// Returns whether operators have taken the cell out of service.
     pub(crate) fn is_out_of_service(&self) -> bool {
         self.machine.ledger().cell().evacuating
     }
 
-    /// Whether it runs nothing.
+    /// Returns whether it runs nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.machine.ledger().instance_count() == 0
     }
 
-    /// The other cell of our name, if there is one and this one must end.
+    /// Returns the other cell of our name, if this one must end because of it.
     pub(crate) fn namesake(&self) -> Option<Incarnation> {
         self.machine.namesake()
     }
 
-    /// The executor's next report.
+    /// Returns the executor's next report.
     pub(crate) async fn executor_reports(&mut self) -> ExecutorReport {
         self.executor.next_report().await
     }
@@ -194,20 +194,20 @@ impl Shell {
         }
     }
 
-    /// The connection is back: auctioneers may have removed the cell.
+    /// Handles a reconnection: auctioneers may have removed the cell.
     pub(crate) fn reconnected(&mut self) {
         let now_ms = self.now_ms();
         self.machine.take(now_ms, CellInput::Reconnected);
     }
 
-    /// Withdraws at once and ends all instances; returns when the grace period is over.
+    /// Withdraws at once and ends all instances. Returns when the grace period ends.
     pub(crate) fn shut_down(&mut self) -> u64 {
         let now_ms = self.now_ms();
         self.machine.take(now_ms, CellInput::Leave);
         now_ms + self.grace_ms
     }
 
-    /// Drains for the grace period at most, as the rep is to end; returns when that is over.
+    /// Drains for at most the grace period, because the rep is to end. Returns when the grace period ends.
     pub(crate) fn leave_gently(&mut self) -> u64 {
         let now_ms = self.now_ms();
         let grace_ms = self.grace_ms;
@@ -274,7 +274,7 @@ impl Shell {
         self.outbox.publish(subject, to_bytes(&event));
     }
 
-    /// Without the output if there is no room for it.
+    /// Publishes a task's result, without its output if there is no room for that.
     fn publish_result(&self, mut result: TaskResult) {
         if let Some(left) = self.executor.take_left(&result.instance) {
             (result.output, result.result) = (Some(left.output), left.result);
@@ -338,7 +338,7 @@ impl Shell {
                 if logged {
                     tracing::warn!(?topic, %error, left_out, "malformed message");
                 }
-                // a thousand cells would all answer a malformed broadcast
+                // a malformed broadcast would be answered by a thousand cells
                 if !matches!(topic, Topic::Bid | Topic::Discover)
                     && let Some(to) = self.target(question)
                 {
@@ -383,7 +383,7 @@ impl Shell {
         }
     }
 
-    /// Where the answer goes, when one is wanted and may go there.
+    /// Returns where the answer goes, if one is wanted and may be sent there.
     fn target(&self, question: Question) -> Option<Target> {
         let to = Target::of(question, &self.subjects, self.cell_name());
         to.unwrap_or_else(|_| {
@@ -420,14 +420,14 @@ impl Shell {
         }))
     }
 
-    /// The largest size of an answer's message.
+    /// Returns the largest size of an answer.
     fn max_bytes(&self) -> usize {
         self.outbox.max_payload().saturating_sub(MARGIN)
     }
 }
 
-/// Small instances that a simulated cell has from the start, so that its advertisements are as
-/// large as those of a cell in use.
+/// Reserves small instances that a simulated cell has from the start, so that its advertisements are as large as those
+/// of a cell in use.
 fn adopt_apps(ledger: &mut Ledger, apps: usize) {
     let work = |index| Work::new(Uuid::new_v4().into(), format!("held-{index}"), 1, 1);
     ledger.adopt((0..apps).map(work));

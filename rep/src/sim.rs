@@ -1,5 +1,5 @@
-//! Only for the simulator: counting advertisements without news instead of simulating them, and
-//! cells that have instances from the start. A rep needs none of it.
+//! Only for the simulator: counts advertisements without news instead of simulating them, and lets cells have instances
+//! from the start. A rep needs none of this.
 
 use advertiser::Trigger;
 use shared::wire::Work;
@@ -17,7 +17,7 @@ impl CellMachine {
         }
     }
 
-    /// When [`CellMachine::tick_without_renewal`] must be called next.
+    /// Returns when [`CellMachine::tick_without_renewal`] must be called next.
     pub fn next_news_ms(&self) -> Option<u64> {
         let first = self.advertiser.next_ms();
         let first = first.filter(|_| !self.advertiser.has_advertised());
@@ -31,7 +31,7 @@ impl CellMachine {
         .min()
     }
 
-    /// Reserves these without checks.
+    /// Reserves this work without checks.
     pub fn adopt(&mut self, works: impl Iterator<Item = Work>) {
         self.ledger.adopt(works);
     }

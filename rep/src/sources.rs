@@ -1,5 +1,5 @@
-//! The cell's cache of sources, as the rep sees it: it bounds the cache and says what is in it. Supervisors fetch and add
-//! (see `supervisor/source`).
+//! The cell's cache of sources as seen by the rep, which limits its size and reports its content. Supervisors fetch
+//! sources and add them (see `supervisor/source`).
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, Permissions},
@@ -12,7 +12,7 @@ use std::{
 
 use crate::config::ProcessConfig;
 
-/// How the name of what is being fetched ends.
+/// The suffix of the name of a file that is being fetched.
 pub(crate) const PART: &str = ".part";
 /// The most blobs that are advertised.
 const MAX_SHOWN: usize = 64;
@@ -24,7 +24,7 @@ const MAX_KEPT: usize = 1_024;
 pub(crate) struct Sources {
     directory: Option<PathBuf>,
     most_bytes: u64,
-    /// What is in it, where that has changed since it was last asked for.
+    /// What is in it, and whether that has changed since the last query.
     news: Mutex<News>,
 }
 
@@ -35,7 +35,7 @@ struct News {
 }
 
 impl Sources {
-    /// That of a cell below its state directory. Without such a directory, or with a size of 0, nothing is kept.
+    /// Opens the cache of a cell below its state directory. Without such a directory, or with size 0, nothing is kept.
     pub(crate) fn open(process: &ProcessConfig, cell: &str) -> io::Result<Self> {
         let kept = process
             .state_dir
@@ -51,12 +51,12 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Where blobs are.
+    /// Returns the directory of the blobs.
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
 
-    /// Removes those unused for longest beyond the bounds, and looks which are left.
+    /// Removes the least recently used blobs beyond the limits, and records which are left.
     pub(crate) fn settle(&self) {
         let Some(directory) = &self.directory else {
             return;
@@ -74,7 +74,7 @@ impl Sources {
         }
     }
 
-    /// The names of the blobs used last, if they have changed since the last call: 64 at most.
+    /// Returns the names of the most recently used blobs, at most 64, if they have changed since the last call.
     pub(crate) fn news(&self) -> Option<Vec<String>> {
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = std::mem::take(&mut news.changed);
@@ -82,16 +82,16 @@ impl Sources {
     }
 }
 
-/// A directory that only its owner can enter.
+/// Creates a directory that only its owner can enter.
 fn private(path: &Path) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    // it may be of an earlier life, or made by hand
+    // it may be left from an earlier run, or made by hand
     fs::set_permissions(path, Permissions::from_mode(0o700))?;
     // supervisors have another working directory
     path.canonicalize()
 }
 
-/// The names of what is kept, that used last first.
+/// Removes what exceeds the limits, and returns the names of the rest, most recently used first.
 fn keep_latest(directory: &Path, most_bytes: u64) -> Vec<String> {
     let mut blobs: Vec<(SystemTime, u64, String)> = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -125,7 +125,7 @@ fn used(data: &Metadata) -> SystemTime {
     data.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Removes what a killed supervisor was fetching.
+/// Removes a file that a killed supervisor was fetching.
 fn remove_abandoned(path: &Path) {
     if let Ok(file) = File::open(path)
         && file.try_lock().is_ok()
@@ -172,15 +172,15 @@ mod tests {
         assert_eq!(sources.news(), None);
         let there = |n| sources.directory().unwrap().join(name(n)).exists();
         assert!(!there(1) && there(2));
-        // another use alone is no news
+        // using a blob again is no news
         put(&sources, 2, 300 << 10);
         sources.settle();
         assert_eq!(sources.news(), None);
-        // one that is larger than the cache is not kept
+        // a blob larger than the cache is not kept
         put(&sources, 9, 2 << 20);
         sources.settle();
         assert!(sources.news().is_none() && !there(9));
-        // nothing of it is lost with the rep
+        // everything survives the rep
         put(&sources, 7, 1);
         let again = Sources::open(&process(state.path(), 1), "a").unwrap();
         assert_eq!(again.news(), Some([2, 3, 4, 7].map(name).to_vec()));

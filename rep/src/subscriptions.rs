@@ -1,5 +1,5 @@
-//! Everything a cell subscribes to, as one stream: plain subscriptions for broadcasts, a NATS
-//! service for requests to this cell.
+//! Everything a cell subscribes to, as one stream: plain subscriptions for broadcasts, and a NATS service for requests
+//! to this cell.
 
 use std::collections::HashMap;
 
@@ -26,9 +26,9 @@ pub(crate) enum Topic {
     Set,
     State,
     Logs,
-    /// An advertisement with our own name.
+    /// An advertisement under our own name.
     Namesake,
-    /// The state of whoever has our own name.
+    /// The state of a rep with our own name.
     NamesakeState,
 }
 

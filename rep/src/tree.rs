@@ -1,5 +1,5 @@
-//! Directories that an instance may have filled as it liked: measured and removed as a whole, with few
-//! open files however deep they are, and without following a link.
+//! Measures and removes directories that an instance may have filled in any way, with few open files however deep they
+//! are, and without following links.
 
 use std::{
     collections::HashSet,
@@ -19,7 +19,7 @@ use rustix::{
 };
 use uuid::Uuid;
 
-/// Names read at once, so that a directory of any size takes little memory.
+/// How many names are read at once, so that a directory of any size takes little memory.
 const BATCH: usize = 1_024;
 /// The deepest directory that is measured; each level takes an open file.
 pub(crate) const DEEPEST: usize = 128;
@@ -27,19 +27,18 @@ pub(crate) const DEEPEST: usize = 128;
 /// The most files and directories of an instance.
 pub(crate) const MOST_FILES: u64 = 200_000;
 
-/// What a directory holds.
+/// What a directory contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// What its files take on the disk; several names of one file count once.
+    /// The space that its files take on disk; a file with several names counts once.
     pub(crate) bytes: u64,
-    /// How many names are in it and below.
+    /// The number of names in it and below.
     pub(crate) files: u64,
-    /// Whether it was left early: there are more files than wanted, or deeper directories than
-    /// [`DEEPEST`].
+    /// Whether measuring stopped early, because of more files than wanted or directories deeper than [`DEEPEST`].
     pub(crate) cut_short: bool,
 }
 
-/// What is in a directory and below, of `most` files at most.
+/// Measures a directory and everything below, up to `most` files.
 pub(crate) fn measure(root: &Path, most: u64) -> io::Result<Usage> {
     let mut usage = Usage::default();
     let mut linked = HashSet::new();
@@ -54,7 +53,7 @@ pub(crate) fn measure(root: &Path, most: u64) -> io::Result<Usage> {
         if is_dots(name) {
             continue;
         }
-        // one that is gone meanwhile is none
+        // skipped if it is gone by now
         let Ok(stat) = stat(directory.fd()?, name) else {
             continue;
         };
@@ -77,16 +76,16 @@ pub(crate) fn measure(root: &Path, most: u64) -> io::Result<Usage> {
     Ok(usage)
 }
 
-/// Removes a file, or a directory with all that is in it. Nothing must be writing there any more.
+/// Removes a file, or a directory with everything in it. Nothing may be writing there any more.
 ///
-/// What is two levels down is moved up before its directory is removed: so neither the depth of a
-/// tree nor the length of its paths matters.
+/// Entries two levels down are moved up before their directory is removed, so neither the depth of a tree nor the
+/// length of its paths matters.
 pub(crate) fn remove(root: &Path) -> io::Result<()> {
     let refused = match fs::unlink(root) {
         Err(refused @ (Errno::ISDIR | Errno::PERM)) => refused,
         other => return Ok(other?),
     };
-    // a file of others in a directory where only its owner may remove it; a link is not followed
+    // another user's file in a directory where only its owner may remove it; a link is not followed
     let no_directory = |e: &io::Error| {
         let raw = e.raw_os_error();
         [Errno::NOTDIR, Errno::LOOP]
@@ -127,13 +126,13 @@ pub(crate) fn remove(root: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file; false when it is a directory.
+/// Removes a file; returns false if it is a directory.
 fn unlink(from: &OwnedFd, name: &CStr) -> io::Result<bool> {
     match fs::unlinkat(from, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
         Err(error) => match stat(from, name) {
             Ok(stat) if is_directory(&stat) => {
-                // its owner may have taken its own rights; root needs none
+                // its owner may have revoked its own rights; root needs none
                 let _ = fs::chmodat(from, name, Mode::RWXU, AtFlags::empty());
                 Ok(false)
             }
@@ -156,7 +155,7 @@ fn some_names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     Ok(names)
 }
 
-/// Whether this open file is what stands there, and no other one that has its name by now.
+/// Returns whether this open file is the one at `path`, and not another one that has the name by now.
 pub(crate) fn is_at(open: &File, path: &Path) -> bool {
     let inode = |m: Metadata| (m.dev(), m.ino());
     let open = open.metadata().map(inode).ok();
@@ -186,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// A tree deeper than a process may have files open, and than a path may be long.
+    /// Creates a tree with more levels than a process may have open files, and than a path may have.
     fn deep(root: &Path, levels: usize) {
         let mut at = open_directory(CWD, root).unwrap();
         for level in 0..levels {

@@ -1,4 +1,7 @@
-//! How fast a policy places made-up work: `measure CELLS JOBS POLICY [--plain]`.
+//! How fast a policy places made-up work: `measure CELLS JOBS POLICY [--plain] [--devices] [--once]`.
+//!
+//! `--devices`: with GPUs on some cells and jobs for them. `--once`: one plan and nothing else, for
+//! `valgrind --tool=callgrind`.
 #![allow(clippy::print_stdout, missing_docs)] // a program for people
 
 use std::time::{Duration, Instant};
@@ -65,6 +68,35 @@ fn feed(pool: &mut Pool) -> String {
     spread(cells.map(|cell| time(|| pool.put(cell))).collect())
 }
 
+/// Prints what a batch, a single decision and an advertisement take.
+fn measure(pool: &mut Pool, jobs: &[Job], (name, policy): (&str, &Policy), seed: u64, built: f64) {
+    let draw = PlanContext {
+        seed,
+        ..PlanContext::default()
+    };
+    // the shortest of a few: what other programs have disturbed least
+    let mut took = f64::INFINITY;
+    let mut plan = placement::Plan::default();
+    let until = Instant::now() + Duration::from_millis(500);
+    while took.is_infinite() || Instant::now() < until {
+        let start = Instant::now();
+        plan = pool.plan(jobs, policy, &draw);
+        took = took.min(start.elapsed().as_secs_f64());
+    }
+    let is_placed = |d: &&placement::Decision| matches!(d.verdict, Verdict::Placed { .. });
+    let placed = plan.decisions.iter().filter(is_placed).count();
+    println!(
+        "{name} ({}): {placed} of {} placed, {:.0}/s, {:.0} ns each, built in {:.1} ms",
+        Pool::engine(policy),
+        jobs.len(),
+        placed as f64 / took,
+        took * 1e9 / jobs.len() as f64,
+        built * 1e3,
+    );
+    println!("  single decision, µs: {}", singles(pool, jobs, policy));
+    println!("  advertisement, µs: {}", feed(pool));
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default: u32| {
@@ -73,6 +105,7 @@ fn main() {
             .and_then(|text| text.parse().ok())
             .unwrap_or(default)
     };
+    let has = |option: &str| arguments.iter().any(|text| text == option);
     let workload = SyntheticLoad {
         cells: number(0, 5_000),
         jobs: number(1, 10_000),
@@ -83,48 +116,41 @@ fn main() {
         println!("no policy {name}");
         return;
     };
-    let jobs = workload.jobs();
+    let devices = has("--devices");
+    let jobs = if devices {
+        workload.jobs_with_devices()
+    } else {
+        workload.jobs()
+    };
+    let cells = if devices {
+        workload.cells_with_devices()
+    } else {
+        workload.cells()
+    };
     let before = resident();
     let begin = Instant::now();
     let mut pool = Pool::default();
-    for cell in workload.cells() {
+    for cell in cells {
         pool.put(cell);
+    }
+    if policy.learns() {
+        // as an auctioneer does, before it decides
+        for job in &jobs {
+            pool.learn(&job.request);
+        }
     }
     pool.prepare(&policy);
     let built = begin.elapsed().as_secs_f64();
     let per_cell = (resident() - before) / f64::from(workload.cells);
     println!("{per_cell:.0} bytes a cell");
-    for seed in 0..3 {
-        let draw = PlanContext {
-            seed,
-            ..PlanContext::default()
-        };
-        // the shortest of a few: what other programs have disturbed least
-        let mut took = f64::INFINITY;
-        let mut plan = placement::Plan::default();
-        let until = Instant::now() + Duration::from_millis(500);
-        while took.is_infinite() || Instant::now() < until {
-            let start = Instant::now();
-            plan = pool.plan(&jobs, &policy, &draw);
-            took = took.min(start.elapsed().as_secs_f64());
-        }
-        let is_placed = |d: &&placement::Decision| matches!(d.verdict, Verdict::Placed { .. });
-        let placed = plan.decisions.iter().filter(is_placed).count();
-        println!(
-            "{name} ({}): {placed} of {} placed, {:.0}/s, {:.0} ns each, built in {:.1} ms",
-            Pool::engine(&policy),
-            jobs.len(),
-            placed as f64 / took,
-            took * 1e9 / jobs.len() as f64,
-            built * 1e3,
-        );
-        println!(
-            "  single decision, µs: {}",
-            singles(&mut pool, &jobs, &policy)
-        );
-        println!("  advertisement, µs: {}", feed(&mut pool));
+    if has("--once") {
+        drop(pool.plan(&jobs, &policy, &PlanContext::default()));
+        return;
     }
-    if arguments.iter().any(|text| text == "--plain") {
+    for seed in 0..3 {
+        measure(&mut pool, &jobs, (name, &policy), seed, built);
+    }
+    if has("--plain") {
         let start = Instant::now();
         let few = &jobs[..jobs.len().min(500)];
         let _ = pool.plan_plainly(few, &policy, &PlanContext::default());

@@ -89,7 +89,7 @@ struct File {
 }
 
 /// The fields that only the simulator reads.
-const SIMULATOR: [&str; 17] = [
+const SIMULATOR: [&str; 18] = [
     "apps",
     "array",
     "auctioneers",
@@ -103,6 +103,7 @@ const SIMULATOR: [&str; 17] = [
     "price_per_cell_hour",
     "rebalance",
     "restart_lost_after",
+    "single",
     "start_takes",
     "trace",
     "workload",

@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use placement::{Attributes, Cell, Job, Kind, Platform, Request, Resources, random::mix};
+use placement::{
+    Attributes, Cell, DeviceNeed, DeviceSet, Job, Kind, Platform, Request, Resources,
+    random::{self, mix},
+};
 
 /// This many jobs and cells, sized so that the jobs fill 70 % of the cells.
 ///
@@ -72,6 +75,54 @@ impl SyntheticLoad {
             cell
         };
         (0..self.cells).map(cell).collect()
+    }
+
+    /// As [`SyntheticLoad::cells`], and half of them have eight GPUs of two models.
+    pub fn cells_with_devices(&self) -> Vec<Cell> {
+        let mut cells = self.cells();
+        for (i, cell) in (0..).zip(&mut cells) {
+            let dice = self.dice(3, i);
+            if dice.is_multiple_of(2) {
+                let mut set = DeviceSet::new(8, 1_000);
+                set.model = Some(
+                    if (dice >> 8).is_multiple_of(4) {
+                        "large"
+                    } else {
+                        "small"
+                    }
+                    .into(),
+                );
+                cell.total.devices.insert("gpu".into(), set.clone());
+                cell.available.devices.insert("gpu".into(), set);
+            }
+        }
+        cells
+    }
+
+    /// As [`SyntheticLoad::jobs`], one request in six of which asks for GPUs: a share of one, one, or two.
+    pub fn jobs_with_devices(&self) -> Vec<Job> {
+        let mut jobs = self.jobs();
+        let mut changed: HashMap<String, Option<Arc<Request>>> = HashMap::new();
+        for job in &mut jobs {
+            let own = changed.entry(job.request.app.clone());
+            let request = own.or_insert_with(|| {
+                let dice = mix(self.seed ^ random::hash_text(&job.request.app));
+                let need = match dice % 36 {
+                    0..3 => DeviceNeed::new(1, Some(500)),
+                    3..5 => DeviceNeed::new(1, None),
+                    5 => DeviceNeed::new(2, None),
+                    _ => return None,
+                };
+                let mut request = Request::clone(&job.request);
+                request.cpu_millis = 4_000;
+                request.devices.insert("gpu".into(), need);
+                Some(Arc::new(request))
+            });
+            if let Some(request) = request {
+                job.request = Arc::clone(request);
+            }
+        }
+        jobs
     }
 
     /// The jobs, in the order of the requests.

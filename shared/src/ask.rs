@@ -1,4 +1,4 @@
-//! //! Scatter-gather: one request to many, answers until there are enough or the time is over.
+//! Scatter-gather: one request to many programs, with answers until there are enough or time is up.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::{
     wire::{Instances, InstancesAnswer, QueuedAnswer, QueuedRequest, to_bytes},
 };
 
-/// The longest wait for auctioneers to answer which work is queued.
+/// The longest wait for auctioneers' answers about queued work.
 const QUEUED_DEADLINE: Duration = Duration::from_secs(1);
-/// The number of auctioneers is not known: when none has answered for this long, all have.
+/// The number of auctioneers is unknown: once none has answered for this long, all have.
 const QUEUED_QUIET: Duration = Duration::from_millis(150);
 
 /// What ended a [`gather`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatherEnd {
-    /// `enough` said so.
+    /// `enough` returned true.
     Enough,
-    /// The deadline passed, or no answer came during the quiet time.
+    /// The deadline passed, or no answer arrived during the quiet time.
     TimeUp,
     /// The server reported that there are no responders.
     NoResponders,
@@ -33,9 +33,8 @@ pub enum GatherEnd {
     Closed,
 }
 
-/// Publishes `payload` with a fresh inbox as reply subject and hands every answer to `enough`,
-/// until that returns true, `deadline` has passed, or (where given) no answer came for `quiet`
-/// after the first one.
+/// Publishes `payload` with a fresh inbox as reply subject and passes every answer to `enough`, until that returns
+/// true, `deadline` has passed, or (if given) no answer has arrived for `quiet` after the first one.
 pub async fn gather(
     client: &Client,
     subject: String,
@@ -79,14 +78,14 @@ async fn hear(
     }
 }
 
-/// Who answers a broadcast: only who may publish below that name.
+/// Who answers a broadcast: only these may publish below that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Cell,
     Auctioneer,
 }
 
-/// A broadcast whose answers come on subjects that name who answers.
+/// A broadcast whose answers arrive on subjects that name the sender.
 struct Broadcast<'a> {
     bus: &'a Bus,
     subjects: &'a Subjects,
@@ -98,8 +97,8 @@ struct Broadcast<'a> {
 }
 
 impl Broadcast<'_> {
-    /// Asks. Each answer that can be read and names the sender that its subject names goes to `enough`;
-    /// one that names another is dropped, one that cannot be read is an error.
+    /// Asks. Passes each answer to `enough`; an answer that cannot be read is passed as an error. Answers whose body
+    /// names another sender than their subject are dropped.
     async fn ask<T: DeserializeOwned>(
         self,
         sender: impl Fn(&T) -> &str,
@@ -109,8 +108,8 @@ impl Broadcast<'_> {
         let token = uuid::Uuid::new_v4().simple().to_string();
         let to = AnswerTo::new(&bus.identity, &token);
         let to = to.map_err(|invalid| BusError::Refused(invalid.to_string()))?;
-        // the server says on the reply subject that nobody listens; nobody else answers there, as the
-        // header says where
+        // the server reports on the reply subject that there are no responders; nobody else answers there, because the
+        // header says where to answer
         let (answers, reply) = match self.role {
             Role::Cell => (
                 subjects.cell_answers(&bus.identity, &token),
@@ -145,7 +144,7 @@ impl Broadcast<'_> {
     }
 }
 
-/// Stands in a broadcast's reply subject where an answer has the name of who answers.
+/// Takes the place of the sender's name in a broadcast's reply subject.
 const NOBODY: &str = "_";
 
 fn wrong_sender(subject: &str) {
@@ -159,7 +158,7 @@ fn wrong_sender(subject: &str) {
     }
 }
 
-/// Asks every cell what runs, and hands every answer to `enough`, as [`gather`] does.
+/// Asks every cell what runs, and passes every answer to `enough`, like [`gather`].
 pub async fn instances(
     bus: &Bus,
     subjects: &Subjects,
@@ -179,8 +178,8 @@ pub async fn instances(
     broadcast.ask(|answer| answer.cell.as_str(), enough).await
 }
 
-/// Asks every auctioneer which work is queued there. One answer for each, in the order of their names;
-/// none when no auctioneer runs. An answer that cannot be parsed is left out.
+/// Asks every auctioneer for its queued work. Returns one answer per auctioneer, in the order of their names; none if
+/// no auctioneer runs. Answers that cannot be parsed are omitted.
 pub async fn queued(
     bus: &Bus,
     subjects: &Subjects,

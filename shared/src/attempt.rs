@@ -1,4 +1,4 @@
-//! The id of a manager's try to start a stored request.
+//! The id of a manager's attempt to start a stored request.
 
 use std::fmt;
 
@@ -6,23 +6,22 @@ use placement::{Invalid, check_name};
 
 use crate::wave::BucketId;
 
-/// The longest id of a stored request, characters: the id of each attempt has it in it.
+/// The longest id of a stored request, in characters: it is part of the id of each attempt.
 pub const MAX_STORED_ID: usize = 64;
 
-/// The id of the start request that a manager sends for an attempt of a stored request:
-/// `t-<bucket>-<attempt>-<id>`.
+/// The id of the start request that a manager sends for an attempt of a stored request: `t-<bucket>-<attempt>-<id>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId {
     /// The managers' bucket.
     pub bucket: BucketId,
-    /// Counted from 1 for each request. It only grows.
+    /// Counted from 1 for each request; it only increases.
     pub attempt: u32,
     /// The id under which the request is stored.
     pub id: String,
 }
 
 impl AttemptId {
-    /// Reads a request's id; none if it has another form, and so is not of a stored request.
+    /// Parses a request's id; none if it has another form, and so does not belong to a stored request.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("t-")?.splitn(3, '-');
         let id = Self {
@@ -31,7 +30,7 @@ impl AttemptId {
             id: parts.next()?.to_owned(),
         };
         check_stored_id(&id.id).ok()?;
-        // "+1" and "01" are numbers, too
+        // "+1" and "01" parse as numbers, too
         (id.to_string() == text).then_some(id)
     }
 }
@@ -47,7 +46,7 @@ impl fmt::Display for AttemptId {
     }
 }
 
-/// Refuses an id under which nothing can be stored.
+/// Rejects an id under which nothing can be stored.
 pub fn check_stored_id(id: &str) -> Result<(), Invalid> {
     check_name("id", id)?;
     if id.len() <= MAX_STORED_ID {

@@ -1,5 +1,5 @@
-//! What all processes share: every subject, every message, connecting to NATS, scatter-gather
-//! requests, logging and shutdown. Knows nothing of auctions, ledgers or the command line.
+//! What all processes share: all subjects and messages, connecting to NATS, scatter-gather requests, logging and
+//! shutdown. Knows nothing about auctions, ledgers or the command line.
 
 pub mod ask;
 mod attempt;

@@ -1,14 +1,14 @@
-//! A bound on the log's lines about one thing that strangers can cause as often as they like.
+//! Limits log lines about something that strangers can cause as often as they like.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// The period that lines are counted in.
+/// The period in which lines are counted.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// At most so many lines a second, and how many were left out.
+/// A limit of lines per second, which counts how many were left out.
 #[derive(Debug)]
 pub struct LogLimit {
     a_second: u32,
@@ -22,7 +22,7 @@ struct Second {
 }
 
 impl LogLimit {
-    /// At most `a_second` lines a second.
+    /// Creates a limit of `a_second` lines per second.
     pub fn new(a_second: u32) -> Self {
         Self {
             a_second,
@@ -30,8 +30,8 @@ impl LogLimit {
         }
     }
 
-    /// Whether the next line is logged; and how many were not in the second before it, which the first
-    /// line of a second should tell.
+    /// Returns whether the next line is logged, and how many were left out in the second before, which the first line
+    /// of a second should report.
     pub fn next(&self, now: Instant) -> (bool, u32) {
         let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left_out = 0;

@@ -34,38 +34,37 @@ pub use secrets::{is_open_to_all, secret_files};
 pub use tls::TlsOptions;
 pub use violations::{Act, PermissionViolation, PermissionViolations};
 
-/// A publish or subscribe that takes longer than this has failed: while disconnected the client
-/// queues, and then waits for ever.
+/// How long a publish or subscribe may take before it has failed: while disconnected, the client queues them and then
+/// waits for ever.
 pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The address of the server and the credentials for it.
+/// The address of the server, and the credentials for it.
 #[derive(Clone, Debug, Default)]
 pub struct NatsOptions {
-    /// Server addresses, separated by commas; may hold `user:password@` or `token@`.
+    /// Server addresses, separated by commas; may contain `user:password@` or `token@`.
     pub url: String,
     /// A credentials file (JWT and seed).
     pub creds: Option<PathBuf>,
     /// A file with the seed of an nkey.
     pub nkey: Option<PathBuf>,
-    /// TLS files, and how TLS begins.
+    /// TLS files, and how TLS starts.
     pub tls: TlsOptions,
-    /// What our inboxes begin with; none = `_INBOX.` and the identity.
+    /// The prefix of our inboxes; if none, `_INBOX.` and the identity.
     pub inbox_prefix: Option<String>,
-    /// One of the `nats` tool's contexts, by name or by file; its settings come first, those above
-    /// override them.
+    /// A context of the `nats` tool, by name or by file. Its settings apply first, and those above override them.
     pub context: Option<String>,
     /// The connection's name, shown in the server's monitoring.
     pub name: String,
-    /// Who we are: one token of a subject. Without it the credentials' name, else `name`.
+    /// Who we are: one token of a subject. If none, the name from the credentials, or else `name`.
     pub identity: Option<String>,
-    /// Keep trying when the first connect fails, and log changes of the connection (roles do;
-    /// commands fail at once).
+    /// Whether to keep trying if the first connect fails, and to log changes of the connection (roles do; commands fail
+    /// at once).
     pub patient: bool,
     /// Which of our own messages come back to our subscriptions.
     pub echo: Echo,
-    /// Once cancelled, nothing is logged of the connection: its server is about to end.
+    /// Once cancelled, nothing is logged about the connection, because its server is about to end.
     pub ending: CancellationToken,
-    /// Takes what the server's permissions refuse.
+    /// Collects what the server's permissions refuse.
     pub violations: PermissionViolations,
 }
 
@@ -75,7 +74,7 @@ pub enum Echo {
     /// All.
     #[default]
     All,
-    /// None: for a role that knows what it said itself, and hears others on the same subjects.
+    /// None: for a role that knows what it said itself and hears others on the same subjects.
     None,
     /// Only what is published to [`Bus::to_itself`], a second connection.
     ToItself,
@@ -102,7 +101,7 @@ pub enum BusError {
         /// What is wrong with it.
         why: String,
     },
-    /// The client did not accept it in [`PUBLISH_TIMEOUT`]: it is disconnected.
+    /// The client did not accept it within [`PUBLISH_TIMEOUT`], because it is disconnected.
     #[error("not sent within {} s: the connection to NATS is down", PUBLISH_TIMEOUT.as_secs())]
     Timeout,
     /// The client rejected it (a bad subject, a body over max_payload …).
@@ -118,14 +117,15 @@ impl BusError {
     }
 }
 
-/// A connection, and the state of it that a shell watches.
+/// A connection and its state, which shells watch.
 #[derive(Clone, Debug)]
 pub struct Bus {
-    /// The client: cheap to clone.
+    /// The client, which is cheap to clone.
     pub client: Client,
-    /// With [`Echo::ToItself`] the second connection, whose messages come to `client`'s subscriptions; else `client` itself.
+    /// With [`Echo::ToItself`], the second connection, whose messages reach `client`'s subscriptions; otherwise
+    /// `client` itself.
     pub to_itself: Client,
-    /// Who we are: inboxes begin with it, and answers to broadcasts are addressed to it.
+    /// Who we are: part of our inboxes and of the subjects for answers to our broadcasts.
     pub identity: Arc<str>,
     /// True while connected.
     pub connected: watch::Receiver<bool>,
@@ -137,14 +137,14 @@ pub struct Bus {
     pub url: String,
 }
 
-/// An inbox that nobody guesses who knows another one of this client: all that answer requests may publish to
-/// every inbox, and the client's own names follow one another.
+/// Returns an inbox that cannot be guessed from another inbox of this client. Whoever answers requests may publish to
+/// every inbox, and the client's own inbox names are sequential.
 pub fn new_inbox(client: &Client) -> String {
     format!("{}.{}", client.new_inbox(), uuid::Uuid::new_v4().simple())
 }
 
-/// Connects. Half-open links are found after 10 to 15 s (ping every 5 s), reconnects wait at most
-/// 500 ms, with jitter so that a fleet does not come back in one instant.
+/// Connects. Half-open connections are detected after 10 to 15 s (ping every 5 s). Reconnects wait for at most 500 ms,
+/// with jitter so that a fleet does not come back at the same moment.
 pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     let context = match &options.context {
         Some(name) => {
@@ -182,7 +182,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     let addresses: Vec<String> = url.split(',').map(|u| u.trim().to_owned()).collect();
     let first = connect.clone().connect(addresses.clone()).await;
     let client = match first {
-        // a malformed address stays malformed: trying again is useless
+        // a malformed address stays malformed, so retrying is useless
         Err(error) if options.patient && error.kind() != ConnectErrorKind::ServerParse => {
             notices.failed_at_first(&error, tls::advice(&error, tls_first));
             let again = connect.retry_on_initial_connect();
@@ -215,8 +215,8 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     })
 }
 
-/// Who a connection with these options is, before it is made; none where neither the options nor the
-/// credentials say it.
+/// Returns the identity of a connection with these options before it is made; none if neither the options nor the
+/// credentials give one.
 pub fn identity(options: &NatsOptions) -> Result<Option<String>, BusError> {
     let context = match &options.context {
         Some(name) => context::read(name)?.0,
@@ -230,8 +230,8 @@ pub fn identity(options: &NatsOptions) -> Result<Option<String>, BusError> {
     identity::given(options, &context, userinfo(url)?.as_ref())
 }
 
-/// A connection beside the first one, which only publishes. It is connected in the background, and what
-/// becomes of it is not logged: the first one's fate is.
+/// Makes a second connection that only publishes. It connects in the background, and its state is not logged, because
+/// it shares the fate of the first one.
 async fn second(
     plain: ConnectOptions,
     options: &NatsOptions,
@@ -289,7 +289,7 @@ fn settings(
                     };
                     match (violation, notices) {
                         (Some(violation), Some(notices)) => notices.refused(&violation),
-                        // whoever asked for it reports it
+                        // whoever requested it reports it
                         (Some(violation), None) => tracing::debug!(%violation, "NATS client"),
                         (None, _) => tracing::warn!(%error, "the NATS server reports an error"),
                     }
@@ -310,7 +310,8 @@ fn reason(error: &ClientError) -> String {
     }
 }
 
-/// 50 ms at first, 500 ms at most, each time a random part of it.
+/// Returns the wait before a reconnect: 50 ms at first, growing to 500 ms, of which a random part of up to half is
+/// dropped.
 fn reconnect_delay(attempt: usize) -> Duration {
     let most = 50u64 << attempt.min(4);
     let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
@@ -320,9 +321,8 @@ fn reconnect_delay(attempt: usize) -> Duration {
 /// A user and a password, or a token alone.
 type UserInfo = (String, Option<String>);
 
-/// The part before the `@` of an address: a token, or a user and a password. The `nats` tool takes
-/// credentials from there; the client library does not, and has one set of credentials for all
-/// addresses.
+/// Returns the part before the `@` of an address: a token, or a user and a password. The `nats` tool takes credentials
+/// from there; the client library does not, and has one set of credentials for all addresses.
 fn userinfo(url: &str) -> Result<Option<UserInfo>, BusError> {
     let mut given = url.split(',').filter_map(|address| {
         let address = address.trim();
@@ -349,7 +349,7 @@ fn userinfo(url: &str) -> Result<Option<UserInfo>, BusError> {
     }))
 }
 
-/// A user or a token in the address is the nearest to the server: it comes before what a context has.
+/// Applies the credentials. A user or token in the address takes precedence over those of a context.
 async fn credentials(
     options: &NatsOptions,
     context: &Context,
@@ -375,7 +375,7 @@ async fn credentials(
     })
 }
 
-/// The seed in an nkey's file. What else is in there may be a secret, too, and is not repeated.
+/// Returns the seed in an nkey file. Anything else in there may be secret, too, and is not quoted.
 fn nkey_seed(file: &Path) -> Result<String, BusError> {
     let refuse = |why: String| BusError::Options {
         what: format!("nkey file {}", file.display()),
@@ -389,7 +389,7 @@ fn nkey_seed(file: &Path) -> Result<String, BusError> {
         .ok_or_else(|| refuse("no seed of a user in it; expected a line of SU and 56 more".into()))
 }
 
-/// The address without user, password or token, for messages and logs.
+/// Returns the address without user, password or token, for messages and logs.
 pub fn without_secrets(url: &str) -> String {
     let one = |u: &str| match (u.find("://"), u.rfind('@')) {
         (Some(scheme), Some(at)) if at > scheme => format!("{}{}", &u[..scheme + 3], &u[at + 1..]),
@@ -402,12 +402,12 @@ pub fn without_secrets(url: &str) -> String {
         .join(",")
 }
 
-/// Waits for a publish, at most [`PUBLISH_TIMEOUT`].
+/// Waits for a publish for at most [`PUBLISH_TIMEOUT`].
 pub async fn in_time<E: std::fmt::Display>(
     publish: impl Future<Output = Result<(), E>>,
 ) -> Result<(), BusError> {
     let mut publish = pin!(publish);
-    // nearly always the client has room, and no timer is needed
+    // the client nearly always has room, and then no timer is needed
     let published = match publish.as_mut().now_or_never() {
         Some(published) => published,
         None => match tokio::time::timeout(PUBLISH_TIMEOUT, publish).await {
@@ -418,7 +418,7 @@ pub async fn in_time<E: std::fmt::Display>(
     published.map_err(|error| BusError::Refused(error.to_string()))
 }
 
-/// Whether this is the server's "no responders" status instead of an answer.
+/// Returns whether this is the server's "no responders" status instead of an answer.
 pub fn is_no_responders(message: &Message) -> bool {
     message.status == Some(StatusCode::NO_RESPONDERS)
 }

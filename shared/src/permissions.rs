@@ -1,6 +1,5 @@
-//! What each role may publish and subscribe to: the one table from which a server's configuration, the
-//! documentation and the tests are made. A new role is a line of [`Role::ALL`], its texts, and an arm of
-//! [`Role::permissions`].
+//! What each role may publish and subscribe to: the single table from which server configurations, the documentation
+//! and the tests are made. A new role is a line of [`Role::ALL`], its texts, and an arm of [`Role::permissions`].
 
 mod table;
 
@@ -13,19 +12,19 @@ use crate::{
 
 pub use crate::role::Role;
 
-/// What one connection may do. Whatever is not listed is refused.
+/// What one connection may do. Everything that is not listed is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
-    /// Subjects to publish to.
+    /// Subjects that it may publish to.
     pub publish: Vec<String>,
-    /// What to subscribe to.
+    /// Subjects that it may subscribe to.
     pub subscribe: Vec<Subscribe>,
-    /// Queue groups that are refused although their subject may be subscribed to.
+    /// Queue groups that it may not join although it may subscribe to their subject.
     pub not_join: Vec<Subscribe>,
 }
 
-/// A subject to subscribe to, in a queue group where it names one: plainly, everything sent there
-/// could be read without taking it from its receiver.
+/// A subject to subscribe to, within a queue group if one is named: a plain subscription could read everything sent
+/// there without taking it from its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscribe {
     /// The subject.
@@ -35,7 +34,7 @@ pub struct Subscribe {
 }
 
 impl fmt::Display for Subscribe {
-    /// As a server's configuration has it: the subject, and its queue group after a space.
+    /// Formats it as in a server's configuration: the subject, and its queue group after a space.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.queue {
             Some(queue) => write!(f, "{} {queue}", self.subject),
@@ -45,7 +44,7 @@ impl fmt::Display for Subscribe {
 }
 
 impl Role {
-    /// Every role.
+    /// All roles.
     pub const ALL: [Self; 11] = [
         Self::Cell,
         Self::Auctioneer,
@@ -60,7 +59,7 @@ impl Role {
         Self::Recorder,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cell => "cell",
@@ -77,7 +76,7 @@ impl Role {
         }
     }
 
-    /// What it is trusted with, in words.
+    /// Returns what it is trusted with, in words.
     pub fn purpose(self) -> &'static str {
         match self {
             Self::Cell => "Runs work; speaks for itself only",
@@ -106,28 +105,28 @@ impl Role {
         }
     }
 
-    /// Whether it is of the account that has JetStream, where nobody else is.
+    /// Returns whether it belongs to the account that has JetStream, which has no other members.
     pub fn has_jetstream(self) -> bool {
         self == Self::ManagerState
     }
 
-    /// The name of a manager's second connection.
+    /// Returns the name of a manager's second connection.
     pub fn state_of(manager: &str) -> String {
         format!("{manager}-state")
     }
 
-    /// The names of the cells of a bridge.
+    /// Returns the names of the cells of a bridge.
     pub fn cells_of_bridge(name: &str, slots: usize) -> Vec<String> {
         (0..slots).map(|slot| format!("{name}-{slot}")).collect()
     }
 
-    /// What a connection of this role and name may do. The name may also be a placeholder. Of the roles that are for
-    /// certain cells it is what they may do for one, `CELL`.
+    /// Returns what a connection of this role and name may do. The name may also be a placeholder. For roles that
+    /// concern certain cells, it is what they may do for one named `CELL`.
     pub fn permissions(self, subjects: &Subjects, name: &str) -> Permissions {
         self.permissions_for(subjects, name, &["CELL".to_owned()])
     }
 
-    /// The same; bridges and facades are for these cells.
+    /// Like [`Role::permissions`], with these cells for bridges and facades.
     pub fn permissions_for(self, subjects: &Subjects, name: &str, cells: &[String]) -> Permissions {
         let mut permissions = match self {
             Self::Cell => table::cell(subjects, name),
@@ -174,14 +173,14 @@ impl Permissions {
         self.subscribe.extend(subscribe);
     }
 
-    /// Answers whoever asks. Inboxes end in a random token, which a role learns from a question only. The server's own way,
-    /// `allow_responses`, permits any reply subject that a client receives: with a message to itself, or one from
-    /// an accomplice, it could publish everything.
+    /// Permits answering anybody. Inboxes end in a random token, which a role only learns from a question. The server's
+    /// own way, `allow_responses`, permits any reply subject that a client receives: with a message to itself, or one
+    /// from an accomplice, it could publish anything.
     fn answer(&mut self) {
         self.publish(["_INBOX.>", "_R_.>", "_GR_.>"].map(String::from));
     }
 
-    /// What a NATS service of this name hears below `$SRV`; its id is one token.
+    /// Permits what a NATS service with this name hears below `$SRV`; its id is one token.
     fn be_service(&mut self, service: &str) {
         for verb in ["PING", "INFO", "STATS"] {
             let all = format!("$SRV.{verb}");
@@ -191,20 +190,20 @@ impl Permissions {
         }
     }
 
-    /// Whether a program of this role cannot do its work when this is refused. Only answers to others may
-    /// be: others choose their subjects.
+    /// Returns whether a program of this role cannot work if this is refused. Only refused answers are harmless,
+    /// because others choose their subjects.
     pub fn needs(&self, violation: &PermissionViolation) -> bool {
         let subject = violation.subject.as_str();
         violation.act == Act::Subscribe || (self.may_publish(subject) && !may_answer(subject))
     }
 
-    /// Whether it may publish there.
+    /// Returns whether it may publish to this subject.
     pub fn may_publish(&self, subject: &str) -> bool {
         self.publish.iter().any(|allowed| covers(allowed, subject))
     }
 }
 
-/// Whether a subject without wildcards is one of those that a pattern names.
+/// Returns whether a pattern matches a subject without wildcards.
 fn covers(pattern: &str, subject: &str) -> bool {
     let mut subject = subject.split('.');
     for token in pattern.split('.') {
@@ -251,6 +250,7 @@ mod tests {
             "vendue.log.web.0.it",
             "vendue.echo.it",
             "vendue.auctioneer.it.answer.alice.n",
+            "vendue.auctioneer.it.grant",
             "vendue.manager.it.echo",
             "vendue.event.stop-brake.web.it",
         ];
@@ -265,7 +265,7 @@ mod tests {
             own.iter().filter(|subject| it.may_publish(subject)).count()
         };
         let counts = [Role::Cell, Role::Auctioneer, Role::Manager].map(count);
-        assert_eq!(counts, [6, 3, 2]);
+        assert_eq!(counts, [6, 4, 2]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Processes of this machine, read from `/proc` (Linux). A process that has ended meanwhile is left
-//! out; it is never an error.
+//! Processes of this machine, read from `/proc` (Linux). A process that has ended in the meantime is omitted; this is
+//! never an error.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -8,28 +8,28 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 pub struct Process {
     /// Its id.
     pub pid: u32,
-    /// The kernel's letter for its state: `R` runs, `S` sleeps, `T` is stopped, `Z` has ended and
-    /// waits for its parent to collect it.
+    /// The kernel's letter for its state: `R` is running, `S` sleeping, `T` stopped, `Z` a zombie, which has ended and
+    /// waits for its parent to reap it.
     pub state: char,
     /// Its parent's id.
     pub parent: u32,
     /// Its process group.
     pub group: u32,
-    /// Processor time that it used itself so far (user and system), in clock ticks.
+    /// The processor time that it has used itself so far (user and system), in clock ticks.
     pub cpu_ticks: u64,
-    /// When it was started, in clock ticks since the machine was: with the id it names one process,
-    /// as an id alone may be used again.
+    /// When it was started, in clock ticks since the machine was. Together with the id this identifies a process,
+    /// whereas ids alone are reused.
     pub started_ticks: u64,
 }
 
 impl Process {
-    /// The process with this id; none when there is none.
+    /// Returns the process with this id; none if it does not exist.
     pub fn read(pid: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The second field is the program's name in parentheses and may hold anything: the other fields
-    /// are counted from the last parenthesis. See proc_pid_stat(5), which counts from 1.
+    /// Parses `/proc/PID/stat`. The second field is the program's name in parentheses and may contain anything, so the
+    /// other fields are counted from the last parenthesis. See proc_pid_stat(5), which counts from 1.
     fn parse(stat: &str) -> Option<Self> {
         let (before, after) = stat.rsplit_once(')')?;
         let (pid, _) = before.split_once(' ')?;
@@ -45,14 +45,14 @@ impl Process {
         })
     }
 
-    /// Whether it is a zombie: it has ended and its parent has not collected it.
+    /// Returns whether it is a zombie: it has ended, and its parent has not reaped it.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }
 
-/// All descendants of this process. Uses the kernel's lists of children where it keeps them, else
-/// looks at every process.
+/// Returns all descendants of this process. Uses the kernel's lists of children if it keeps them, else looks at every
+/// process.
 pub fn descendants(root: u32) -> Vec<Process> {
     let lists = fs::metadata(format!("/proc/{root}/task/{root}/children")).is_ok();
     // a process that has ended has no list either, and no children
@@ -66,7 +66,7 @@ pub fn descendants(root: u32) -> Vec<Process> {
             None => children(parent),
         };
         for process in children.into_iter().filter_map(Process::read) {
-            // one that is moved to another parent while we look is seen once
+            // one that moves to another parent during the search is listed once
             if !found.iter().any(|known| known.pid == process.pid) {
                 found.push(process);
                 parents.push(process.pid);
@@ -76,7 +76,7 @@ pub fn descendants(root: u32) -> Vec<Process> {
     found
 }
 
-/// The ids of the children of every thread of a process.
+/// Returns the ids of the children of every thread of a process.
 pub fn children(pid: u32) -> Vec<u32> {
     threads(pid)
         .into_iter()
@@ -99,14 +99,14 @@ fn children_of_every_process() -> BTreeMap<u32, Vec<u32>> {
     children
 }
 
-/// The ids of all processes.
+/// Returns the ids of all processes.
 pub fn every() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The user that a process runs as. The owner of its directory in `/proc` is root where the process
-/// may not be traced, so it is read from its status.
+/// Returns the user that a process runs as, from its status: the owner of its directory in `/proc` is root if the
+/// process may not be traced.
 pub fn user(pid: u32) -> Option<u32> {
     parse_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
@@ -116,8 +116,8 @@ fn parse_user(status: &str) -> Option<u32> {
     users.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The environment that a process was started with, its variables ended by NULs; empty where it may
-/// not be read.
+/// Returns the environment that a process was started with, as variables terminated by NULs; empty if it may not be
+/// read.
 pub fn environment(pid: u32) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
 }
@@ -128,7 +128,7 @@ fn threads(pid: u32) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Whether a process is in another PID namespace than this one, such as a container's. False when that
+/// Returns whether a process is in another PID namespace than this one, such as that of a container. False if that
 /// cannot be read.
 pub fn is_in_other_namespace(pid: u32) -> bool {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
@@ -138,7 +138,7 @@ pub fn is_in_other_namespace(pid: u32) -> bool {
     }
 }
 
-/// Whether every thread of a process is stopped (SIGSTOP); true when there is no such process.
+/// Returns whether every thread of a process is stopped (SIGSTOP); true if there is no such process.
 pub fn is_stopped(pid: u32) -> bool {
     threads(pid).into_iter().all(|thread| {
         let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
@@ -146,8 +146,8 @@ pub fn is_stopped(pid: u32) -> bool {
     })
 }
 
-/// An amount of memory from `/proc/PID/status`, KiB: `VmRSS` is what is resident, `VmHWM` the most
-/// that ever was, `RssAnon` and `RssShmem` the parts that belong to no file.
+/// Returns an amount of memory from `/proc/PID/status` in KiB: `VmRSS` is what is resident, `VmHWM` the highest value
+/// ever, `RssAnon` and `RssShmem` the parts that belong to no file.
 pub fn memory_kib(pid: u32, name: &str) -> Option<u64> {
     parse_kib(
         &fs::read_to_string(format!("/proc/{pid}/status")).ok()?,
@@ -199,7 +199,7 @@ mod tests {
         );
         child.kill().unwrap();
         child.wait().unwrap();
-        // the id may be used again, but not by a process that was started when this one was
+        // the id may be reused, but not by a process with the same start time
         let again = Process::read(found.pid).map(|process| process.started_ticks);
         assert_ne!(again, Some(found.started_ticks));
         assert!(is_stopped(u32::MAX));
@@ -215,7 +215,7 @@ mod tests {
         let status = "Name:\tx\nUid:\t70000\t70001\t70002\t70003\nGid:\t1\t1\t1\t1\n";
         assert_eq!(parse_user(status), Some(70_000));
         assert_eq!(parse_user("Name:\tx\n"), None);
-        // it has none for a moment while it is executed
+        // it has none for a moment while it is being executed
         let environment = loop {
             let environment = environment(child.id());
             if !environment.is_empty() {

@@ -1,6 +1,6 @@
-//! What the connections of a cluster are for.
+//! The purposes of the connections of a cluster.
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -12,18 +12,18 @@ pub enum Role {
     Auctioneer,
     /// A manager, by its name.
     Manager,
-    /// A manager's second connection, to the account that keeps what it stores.
+    /// A manager's second connection, to the account of its storage.
     #[serde(rename = "manager-state")]
     ManagerState,
-    /// Makes cells of DEAs, by its name; its cells are `NAME-0`, `NAME-1` and so on.
+    /// Turns DEAs into cells, by its name; its cells are `NAME-0`, `NAME-1` and so on.
     Bridge,
-    /// Makes DEAs of some cells, by its name.
+    /// Turns some cells into DEAs, by its name.
     Facade,
-    /// Starts, stops and looks at work.
+    /// Starts, stops and observes work.
     User,
     /// A user who also changes and drains cells.
     Operator,
-    /// Hears events and what cells advertise; publishes nothing.
+    /// Hears events and cells' advertisements; publishes nothing.
     Observer,
     /// Reads counters.
     Metrics,

@@ -6,9 +6,9 @@ pub use tokio_util::sync::CancellationToken;
 /// How a role is told to end.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
-    /// In order, but without waiting for anything that others do.
+    /// End in an orderly way, but without waiting for anybody else.
     pub now: CancellationToken,
-    /// Once others have taken over what it does, or after its grace period.
+    /// End once others have taken over its work, or after its grace period.
     pub gently: CancellationToken,
 }
 
@@ -21,7 +21,7 @@ impl From<CancellationToken> for Ending {
     }
 }
 
-/// A token that is cancelled by the first SIGINT, SIGTERM or SIGHUP (a closed terminal). A second SIGINT or
+/// Returns a token that is cancelled by the first SIGINT, SIGTERM or SIGHUP (a closed terminal). A second SIGINT or
 /// SIGTERM ends the process at once.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let now = CancellationToken::new();
@@ -32,7 +32,7 @@ pub fn on_signals() -> std::io::Result<CancellationToken> {
     Ok(now)
 }
 
-/// As [`on_signals`], but SIGTERM, with which service managers stop a program, ends it gently.
+/// Like [`on_signals`], but SIGTERM, with which service managers stop programs, ends it gently.
 pub fn gently_on_sigterm() -> std::io::Result<Ending> {
     let ending = Ending::default();
     watch(ending.clone())?;
@@ -54,7 +54,7 @@ fn watch(ending: Ending) -> std::io::Result<()> {
             _ = int.recv() => SignalKind::interrupt(),
             _ = term.recv() => SignalKind::terminate(),
         };
-        // as a shell says it of a program that a signal ended
+        // the code with which shells report a program that a signal ended
         let code = 128 + number.as_raw_value();
         #[allow(clippy::exit)] // whoever signals twice does not want to wait for a clean end
         std::process::exit(code);

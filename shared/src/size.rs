@@ -6,7 +6,7 @@ pub enum SizeError {
     /// Not a size, or too large.
     #[error("expected a size: a number of MiB such as 512, or one with a unit such as 64M or 1.5G")]
     NotASize,
-    /// The unit is not known.
+    /// The unit is unknown.
     #[error("unknown unit {0:?}; expected K, M, G or T (each also as KiB, MiB, ...)")]
     Unit(String),
     /// Not a whole number of MiB.
@@ -16,13 +16,13 @@ pub enum SizeError {
 
 /// The most characters of an unknown unit that an error shows.
 const MAX_UNIT_CHARS: usize = 16;
-/// Digits after the decimal point, at most.
+/// The most digits after the decimal point.
 const MAX_DECIMALS: usize = 6;
 
-/// Reads a size and returns MiB: `512`, `64M`, `512MiB`, `1.5G`, `2 TB`.
+/// Parses a size and returns MiB: `512`, `64M`, `512MiB`, `1.5G`, `2 TB`.
 ///
-/// Without a unit the number is MiB. All units count in powers of 1024, with or without the `i`,
-/// in upper or lower case. Only a whole number of MiB from 0 up is accepted.
+/// Without a unit the number is in MiB. All units are powers of 1024, with or without the `i`, in upper or lower case.
+/// Only whole, non-negative numbers of MiB are accepted.
 pub fn parse_mib(text: &str) -> Result<i64, SizeError> {
     let text = text.trim();
     let end = text
@@ -35,7 +35,7 @@ pub fn parse_mib(text: &str) -> Result<i64, SizeError> {
         return Err(SizeError::NotASize);
     }
     let kib = kib_of_unit(unit.trim())?;
-    // digits without their point, so that no rounding enters
+    // all digits without the point, to avoid rounding
     let digits: u128 = [whole, decimals]
         .concat()
         .parse()

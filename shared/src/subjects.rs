@@ -1,6 +1,6 @@
-//! Every subject, under one prefix. Whoever speaks stands in the subject of what is said without being
-//! asked and of the answers to broadcasts: a server that gives each program its own subjects only
-//! makes it impossible to speak as another.
+//! All subjects, under one prefix. The subjects of unsolicited messages and of answers to broadcasts contain the
+//! sender's name. A server that permits each program only its own subjects thus makes it impossible to speak as another
+//! program.
 
 use std::{fmt, str::FromStr};
 
@@ -9,18 +9,18 @@ use placement::{Invalid, check_name};
 
 use crate::role::Role;
 
-/// What managers add to the name of the bucket of the apps for the two others.
+/// What managers append to the name of the apps' bucket for their other two buckets.
 const TASKS: &str = "-tasks";
 const LEASE: &str = "-lease";
 
-/// The subjects of one cluster. The default prefix is `vendue`; with different prefixes several
-/// clusters share a NATS account.
+/// The subjects of one cluster. The default prefix is `vendue`; with different prefixes, several clusters can share a
+/// NATS account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subjects {
     prefix: String,
 }
 
-/// Accepts a valid prefix of subjects: 1 to 64 of `A-Za-z0-9_-`, in tokens separated by dots.
+/// Accepts a valid subject prefix: 1 to 64 of `A-Za-z0-9_-`, in tokens separated by dots.
 pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
     let tokens = prefix.split('.');
     if prefix.len() <= 64
@@ -91,131 +91,144 @@ impl Subjects {
     /// The queue group in which all managers share requests.
     pub const MANAGER_QUEUE: &str = "managers";
 
-    /// The subjects under this prefix.
+    /// Creates the subjects under this prefix.
     pub fn new(prefix: impl Into<String>) -> Result<Self, Invalid> {
         let prefix = prefix.into();
         check_prefix(&prefix)?;
         Ok(Self { prefix })
     }
 
-    /// The prefix itself.
+    /// Returns the prefix.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// A subject of one cell: `advert`, `start`, `stop`, `drain`, `set`, `state`, `logs`, `heartbeat` or
+    /// Returns a subject of one cell: `advert`, `start`, `stop`, `drain`, `set`, `state`, `logs`, `heartbeat` or
     /// `result`.
     pub fn cell(&self, cell: &str, what: &str) -> String {
         [&self.prefix, ".cell.", cell, ".", what].concat()
     }
 
-    /// A request about one app to one manager: `put`, `scale`, `stop`, `start`, `restart`, `delete`, `undo`,
-    /// `pause`, `resume`, `show`, `history`, `move` or `export`. The app may be `*`.
+    /// Returns the subject of a request about one app to one manager: `put`, `scale`, `stop`, `start`, `restart`,
+    /// `delete`, `undo`, `pause`, `resume`, `show`, `history`, `move` or `export`. The app may be `*`.
     pub fn app(&self, verb: &str, app: &str) -> String {
         [&self.prefix, ".app.", verb, ".", app].concat()
     }
 
-    /// The verb and the app that a request's subject names.
+    /// Returns the verb and the app in a request's subject.
     pub fn app_of<'s>(&self, subject: &'s str) -> Option<(&'s str, &'s str)> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".app.")?;
         let (verb, app) = rest.split_once('.')?;
         (!app.contains('.')).then_some((verb, app))
     }
 
-    /// A request about one stored request to one manager: `run`, `show`, `result` or `cancel`. The id may be `*`.
+    /// Returns the subject of a request about one stored request to one manager: `run`, `show`, `result` or `cancel`.
+    /// The id may be `*`.
     pub fn task(&self, verb: &str, id: &str) -> String {
         [&self.prefix, ".task.", verb, ".", id].concat()
     }
 
-    /// The verb and the id that a request's subject names.
+    /// Returns the verb and the id in a request's subject.
     pub fn task_of<'s>(&self, subject: &'s str) -> Option<(&'s str, &'s str)> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".task.")?;
         let (verb, id) = rest.split_once('.')?;
         (!id.contains('.')).then_some((verb, id))
     }
 
-    /// The cell that an advertisement's subject names.
+    /// Returns the cell in an advertisement's subject.
     pub fn cell_of<'s>(&self, subject: &'s str) -> Option<&'s str> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".cell.")?;
         rest.split_once('.').map(|(cell, _)| cell)
     }
 
-    /// An event about an app or a cell, told by a cell or an auctioneer. Each may be `*`.
+    /// Returns the subject of an event about an app or a cell, published by a cell or an auctioneer. Each may be `*`.
     pub fn event(&self, kind: &str, about: &str, by: &str) -> String {
         [&self.prefix, ".event.", kind, ".", about, ".", by].concat()
     }
 
-    /// What an event's subject says.
+    /// Parses an event's subject.
     pub fn event_of<'s>(&self, subject: &'s str) -> Option<EventSubject<'s>> {
         let [kind, about, by] = self.tokens(subject, "event")?;
         Some(EventSubject { kind, about, by })
     }
 
-    /// The whole answer to a request.
+    /// Returns the subject of the whole answer to a request.
     pub fn outcome(&self, request_id: &str) -> String {
         [&self.prefix, ".outcome.", request_id].concat()
     }
 
-    /// An instance's output on a cell; `index` and `cell` may be `*`.
+    /// Returns the subject of an instance's output on a cell; `index` and `cell` may be `*`.
     pub fn log(&self, app: &str, index: &str, cell: &str) -> String {
         format!("{}.log.{app}.{index}.{cell}", self.prefix)
     }
 
-    /// What the subject of a line of output says.
+    /// Parses the subject of a line of output.
     pub fn log_of<'s>(&self, subject: &'s str) -> Option<LogSubject<'s>> {
         let [app, index, cell] = self.tokens(subject, "log")?;
         Some(LogSubject { app, index, cell })
     }
 
-    /// A cell's answer to a broadcast.
+    /// Returns the subject of a cell's answer to a broadcast.
     pub fn cell_answer(&self, cell: &str, to: &AnswerTo) -> String {
         [&self.prefix, ".cell.", cell, ".answer.", &to.0].concat()
     }
 
-    /// Whether the subject is that of one of the cell's answers.
+    /// Returns whether this is the subject of an answer of the cell.
     pub fn is_answer_of_cell(&self, subject: &str, cell: &str) -> bool {
         let rest = subject.strip_prefix(&self.prefix);
         rest.is_some_and(|rest| rest.starts_with(".cell."))
             && self.answer_of(subject).is_some_and(|to| to.by == cell)
     }
 
-    /// The answers of all cells to this asker's broadcasts; `token` may be `*`.
+    /// Returns the subject of the answers of all cells to this asker's broadcasts; `token` may be `*`.
     pub fn cell_answers(&self, asker: &str, token: &str) -> String {
         format!("{}.cell.*.answer.{asker}.{token}", self.prefix)
     }
 
-    /// An auctioneer's answer to a broadcast.
+    /// Returns the subject of an auctioneer's answer to a broadcast.
     pub fn auctioneer_answer(&self, auctioneer: &str, to: &AnswerTo) -> String {
         format!("{}.auctioneer.{auctioneer}.answer.{to}", self.prefix)
     }
 
-    /// The answers of all auctioneers to this asker's broadcasts; `token` may be `*`.
+    /// Returns the subject of the answers of all auctioneers to this asker's broadcasts; `token` may be `*`.
     pub fn auctioneer_answers(&self, asker: &str, token: &str) -> String {
         format!("{}.auctioneer.*.answer.{asker}.{token}", self.prefix)
     }
 
-    /// All answers of one auctioneer.
+    /// Returns the subject of all answers of one auctioneer.
     pub fn answers_of_auctioneer(&self, auctioneer: &str) -> String {
         format!("{}.auctioneer.{auctioneer}.answer.*.*", self.prefix)
     }
 
-    /// The bucket in which managers store the apps, unless they are told another.
+    /// An auctioneer asks the managers for the grant to accept requests (`--single`); it may be `*`.
+    pub fn grant(&self, auctioneer: &str) -> String {
+        format!("{}.auctioneer.{auctioneer}.grant", self.prefix)
+    }
+
+    /// The auctioneer that the subject of such a question names.
+    pub fn grant_of<'s>(&self, subject: &'s str) -> Option<&'s str> {
+        let rest = subject.strip_prefix(&self.prefix)?;
+        let name = rest.strip_prefix(".auctioneer.")?.strip_suffix(".grant")?;
+        (!name.contains('.')).then_some(name)
+    }
+
+    /// Returns the default bucket in which managers store the apps.
     pub fn apps_bucket(&self) -> String {
         format!("{}-apps", self.prefix.replace('.', "-"))
     }
 
-    /// The bucket in which managers store requests, beside one of the apps.
+    /// Returns the bucket in which managers store requests, next to a bucket of apps.
     pub fn tasks_bucket(apps_bucket: &str) -> String {
         format!("{apps_bucket}{TASKS}")
     }
 
-    /// The bucket with the lease of the managers of the apps in a bucket.
+    /// Returns the bucket with the lease of the managers of a bucket of apps.
     pub fn lease_bucket(apps_bucket: &str) -> String {
         format!("{apps_bucket}{LEASE}")
     }
 
-    /// Refuses what no bucket of apps can be called: what cannot be part of a subject, and what may be the second or third
-    /// bucket of other managers.
+    /// Rejects names that no bucket of apps can have: those that cannot be part of a subject, and those that may be
+    /// another bucket of other managers.
     pub fn check_apps_bucket(field: &str, name: &str) -> Result<(), Invalid> {
         check_name(field, name)?;
         if name.ends_with(TASKS) || name.ends_with(LEASE) {
@@ -226,12 +239,12 @@ impl Subjects {
         Ok(())
     }
 
-    /// The name of the NATS service of all programs of a role, which must not contain the prefix's dots.
+    /// Returns the name of the NATS service of all programs of a role, which must not contain the prefix's dots.
     pub fn service(&self, role: Role) -> String {
         format!("{}-{role}", self.prefix.replace('.', "-"))
     }
 
-    /// What the subject of an answer to a broadcast says.
+    /// Parses the subject of an answer to a broadcast.
     pub fn answer_of<'s>(&self, subject: &'s str) -> Option<AnswerSubject<'s>> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix('.')?;
         let (role, rest) = first_token(rest)?;
@@ -241,7 +254,7 @@ impl Subjects {
         known.then_some(AnswerSubject { by, asker, token })
     }
 
-    /// The three tokens below one of the cluster's words.
+    /// Returns the three tokens below one of the cluster's words.
     fn tokens<'s>(&self, subject: &'s str, word: &str) -> Option<[&'s str; 3]> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix('.')?;
         let rest = rest.strip_prefix(word)?.strip_prefix('.')?;
@@ -250,93 +263,93 @@ impl Subjects {
         tokens.next().is_none().then_some(three)
     }
 
-    /// A manager's echo to itself: evidence that messages flow.
+    /// Returns the subject of a manager's echo to itself, which is evidence that messages arrive.
     pub fn manager_echo(&self, manager: &str) -> String {
         format!("{}.manager.{manager}.echo", self.prefix)
     }
 
-    /// A question to a bridge what it counts.
+    /// Returns the subject that asks a bridge for its counters.
     pub fn bridge_state(&self, bridge: &str) -> String {
         format!("{}.bridge.{bridge}.state", self.prefix)
     }
 
-    /// A question to a facade what it counts.
+    /// Returns the subject that asks a facade for its counters.
     pub fn facade_state(&self, facade: &str) -> String {
         format!("{}.facade.{facade}.state", self.prefix)
     }
 
-    /// An auctioneer's echo to itself: evidence that messages flow.
+    /// Returns the subject of an auctioneer's echo to itself, which is evidence that messages arrive.
     pub fn echo(&self, auctioneer: &str) -> String {
         format!("{}.echo.{auctioneer}", self.prefix)
     }
 }
 
-/// The first token, and what follows its dot. By byte: tokens are short, and each bid's subject is taken apart,
-/// for which `split` needs three times as long.
+/// Returns the first token and what follows its dot. Works on bytes: tokens are short, and each bid's subject is
+/// parsed, for which `split` needs three times as long.
 fn first_token(text: &str) -> Option<(&str, &str)> {
     let dot = text.bytes().position(|byte| byte == b'.')?;
     Some((&text[..dot], &text[dot + 1..]))
 }
 
-/// An event's subject, taken apart.
+/// A parsed event subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventSubject<'s> {
     /// What happened.
     pub kind: &'s str,
-    /// To which app or cell.
+    /// The app or cell that it is about.
     pub about: &'s str,
-    /// The cell or the auctioneer that tells it.
+    /// The cell or auctioneer that publishes it.
     pub by: &'s str,
 }
 
-/// The subject of a line of output, taken apart.
+/// A parsed subject of a line of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSubject<'s> {
     /// The app.
     pub app: &'s str,
-    /// Which instance of it.
+    /// The index of the instance.
     pub index: &'s str,
-    /// The cell that tells it.
+    /// The cell that publishes it.
     pub cell: &'s str,
 }
 
-/// The subject of an answer to a broadcast, taken apart.
+/// A parsed subject of an answer to a broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerSubject<'s> {
-    /// The cell or the auctioneer that answers.
+    /// The cell or auctioneer that answers.
     pub by: &'s str,
-    /// Whom.
+    /// The asker that it answers.
     pub asker: &'s str,
-    /// Which question.
+    /// The token of the question.
     pub token: &'s str,
 }
 
 /// The header of a broadcast that says where to answer: an [`AnswerTo`].
 pub const ANSWER_TO: &str = "Vendue-Answer-To";
 
-/// Where the answers to a broadcast go: `<asker>.<token>`, below the answering program's own subject. So
-/// an asker cannot make a program publish anywhere else.
+/// Where the answers to a broadcast go: `<asker>.<token>`, below the answering program's own subject. So an asker
+/// cannot make a program publish anywhere else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerTo(String);
 
 impl AnswerTo {
-    /// Whoever asks, and which of its questions this is; both are one token.
+    /// Creates it from the asker and one of its questions; each is one token.
     pub fn new(asker: &str, token: &str) -> Result<Self, Invalid> {
         check_name("asker", asker)?;
         check_name("token", token)?;
         Ok(Self([asker, ".", token].concat()))
     }
 
-    /// What a broadcast's headers say; none where they say nothing.
+    /// Reads a broadcast's headers; none if they do not contain it.
     pub fn of(message: &async_nats::Message) -> Result<Option<Self>, Invalid> {
-        // made once: a name given as text is checked each time, and every cell reads every broadcast
+        // a constant, because a name given as text is checked each time, and every cell reads every broadcast
         const NAME: HeaderName = HeaderName::from_static(ANSWER_TO);
         let headers = message.headers.as_ref();
         let to = headers.and_then(|headers| headers.get(NAME));
         to.map(|to| to.as_str().parse()).transpose()
     }
 
-    /// The headers of a broadcast.
+    /// Returns the headers of a broadcast.
     pub fn headers(&self) -> async_nats::HeaderMap {
         let mut headers = async_nats::HeaderMap::new();
         headers.insert(ANSWER_TO, self.0.as_str());
@@ -364,9 +377,9 @@ impl fmt::Display for AnswerTo {
     }
 }
 
-/// Whether a program may answer on this reply subject. A server does not check who may publish to a
-/// reply subject, so whoever answers on any would publish for the asker what that may not. Imports and
-/// gateways rewrite an inbox to the other two.
+/// Returns whether a program may answer on this reply subject. A server does not check whether the asker may publish to
+/// its reply subject, so a program that answered on any subject would publish what the asker may not. Imports and
+/// gateways rewrite an inbox to the other two prefixes.
 pub fn may_answer(reply: &str) -> bool {
     ["_INBOX", "_R_.", "_GR_."]
         .iter()
@@ -409,6 +422,7 @@ mod tests {
         assert_eq!(subjects.app_of(&app), Some(("put", "web")));
         let task = subjects.task("run", "r-1");
         assert_eq!(subjects.task_of(&task), Some(("run", "r-1")));
+        assert_eq!(subjects.grant_of(&subjects.grant("a1")), Some("a1"));
         let to: AnswerTo = "alice.n-1".parse().unwrap();
         for answer in [
             subjects.cell_answer("c1", &to),
@@ -446,6 +460,9 @@ mod tests {
             "vendue.cell.put.web",
         ] {
             assert_eq!(subjects.app_of(other), None, "{other}");
+        }
+        for other in ["vendue.auctioneer.a.b.grant", "vendue.cell.a1.grant"] {
+            assert_eq!(subjects.grant_of(other), None, "{other}");
         }
         for other in [
             "_INBOX.alice.n",

@@ -8,7 +8,7 @@ use std::{
 
 use tracing_subscriber::EnvFilter;
 
-/// What is wrong with a filter, and what one looks like.
+/// Checks a filter; an error says what is wrong with it and what a filter looks like.
 pub fn check(filter: &str) -> Result<(), String> {
     let words = || filter.split(',').map(str::trim);
     // the library takes any word for the name of a module
@@ -38,13 +38,13 @@ pub enum LogFormat {
     Auto,
     /// For people.
     Text,
-    /// One object a line.
+    /// JSON, one object per line.
     Json,
 }
 
-/// Starts logging; `filter` is a tracing directive such as `"info"` or `"rep=debug"`. The NATS
-/// client's own lines are left out unless the filter names `async_nats`: our own errors and log
-/// lines report the state of the connection. Later calls have no effect.
+/// Starts logging; `filter` is a tracing directive such as `"info"` or `"rep=debug"`. The NATS client's own lines are
+/// suppressed unless the filter names `async_nats`, because our own errors and log lines report the state of the
+/// connection. Later calls have no effect.
 pub fn init(filter: &str, format: LogFormat) {
     let filter = if filter.contains("async_nats") {
         filter.to_owned()
@@ -65,20 +65,21 @@ pub fn init(filter: &str, format: LogFormat) {
     };
 }
 
-/// Between two lines about the same thing.
+/// The time between two lines about the same thing.
 const SELDOM: Duration = Duration::from_secs(10);
 
-/// Something that strangers can bring about as often as they like, and that is logged seldom.
+/// Something that strangers can cause as often as they like, and that is rarely logged.
 #[derive(Debug, Default)]
 pub struct Seldom(Mutex<(Option<Instant>, u64)>);
 
 impl Seldom {
-    /// One that has not been logged.
+    /// Creates one that has not been logged yet.
     pub const fn new() -> Self {
         Self(Mutex::new((None, 0)))
     }
 
-    /// It happened so often again. How often since the last line, when it is time for the next one.
+    /// Records that it happened this many times. If the next line is due, returns how often it happened since the last
+    /// one.
     pub fn happened(&self, now: Instant, times: u64) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (logged, since) = &mut *state;

@@ -7,13 +7,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 /// The version of every message: `"v":1`.
 pub const VERSION: Version = Version;
 
-/// `"v"` of a message. There is one version, so this holds nothing: it is written as 1, and any other
-/// is an error where it is read. A message without it is of this version.
+/// `"v"` of a message. There is only one version, so this is empty: it is written as 1, and reading any other version
+/// is an error. A message without it has this version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Version;
 
 impl Version {
-    /// What is written.
+    /// The number that is written.
     pub(crate) const NUMBER: u64 = 1;
 }
 

@@ -1,4 +1,4 @@
-//! Whose an instance is, read from the id of the request that started it.
+//! The owner of an instance, read from the id of the request that started it.
 
 use std::{fmt, str::FromStr};
 
@@ -15,7 +15,7 @@ macro_rules! hex_ids {
         pub struct $name(u32);
 
         impl $name {
-            /// The id with this number.
+            /// Creates the id with this number.
             pub const fn new(number: u32) -> Self {
                 Self(number)
             }
@@ -57,9 +57,9 @@ macro_rules! hex_ids {
 }
 
 hex_ids! {
-    /// One bucket of desired state: another bucket, also a recreated one, has another id.
+    /// One bucket of desired state: any other bucket, including a recreated one, has another id.
     BucketId "bucket";
-    /// One creation of an app: an app that was deleted and put again has another one.
+    /// One creation of an app: an app that was deleted and put again has another uid.
     AppUid "uid";
 }
 
@@ -72,12 +72,12 @@ pub struct WaveId {
     pub uid: AppUid,
     /// The version of its template.
     pub version: u32,
-    /// The number of the wave, counted from 1 for each app. It only grows.
+    /// The number of the wave, counted from 1 for each app; it only increases.
     pub wave: u32,
 }
 
 impl WaveId {
-    /// Reads a request's id; none if it has another form, and so is not a manager's.
+    /// Parses a request's id; none if it has another form, and so is not a manager's.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("m-")?.split('-');
         let id = Self {
@@ -86,7 +86,7 @@ impl WaveId {
             version: parts.next()?.parse().ok()?,
             wave: parts.next()?.parse().ok()?,
         };
-        // "+1" and "01" are numbers, too
+        // "+1" and "01" parse as numbers, too
         (parts.next().is_none() && id.to_string() == text).then_some(id)
     }
 }

@@ -9,7 +9,7 @@ use shared::nats::{Echo, NatsOptions, connect};
 use testkit::{NatsServer, eventually};
 
 thread_local! {
-    /// What our own code has logged on this thread: each test and its tasks have one of their own.
+    /// What our own code has logged on this thread; each test and its tasks have a thread of their own.
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -25,8 +25,8 @@ impl io::Write for Log {
     }
 }
 
-/// Keeps what is logged from now on. One subscriber for all tests: those of single threads miss lines while others come
-/// and go.
+/// Keeps what is logged from now on. One subscriber serves all tests, because per-thread subscribers miss lines while
+/// others come and go.
 fn keep_log() {
     static KEPT: Once = Once::new();
     KEPT.call_once(|| {
@@ -134,7 +134,7 @@ async fn a_role_hears_others_and_of_itself_what_it_chose() {
             (&another, "by another"),
         ] {
             client.publish("said", what.into()).await.unwrap();
-            // the server has taken it before the next one speaks
+            // the server has processed it before the next one speaks
             client.request("nobody", "".into()).await.unwrap_err();
         }
         for what in expected {

@@ -1,4 +1,4 @@
-//! The documentation of the roles is made from their table.
+//! Checks that the documentation of the roles is made from their table.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -9,7 +9,7 @@ use shared::{
     permissions::{Role, Subscribe},
 };
 
-/// The sections on the roles.
+/// Returns the sections about the roles.
 fn documentation() -> String {
     let subjects = Subjects::new("vendue").unwrap();
     let mut text = String::new();

@@ -1,6 +1,5 @@
-//! docs/PROTOCOL.md is true: every example is read without unknown fields and written again as it
-//! stands there, every subject that the code can form is in the document, and every message has an
-//! example.
+//! Checks docs/PROTOCOL.md: every example is read without unknown fields and written again unchanged, every subject
+//! that the code can form is in the document, and every message has an example.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -30,7 +29,7 @@ fn same<T: DeserializeOwned + Serialize>(name: &str, text: &str) {
     assert_eq!(serde_json::to_value(&value).unwrap(), given, "{name}");
 }
 
-/// Advertisements and bids are read in two steps and never as one struct.
+/// Advertisements and bids are read in two steps, never as one struct.
 fn advert(text: &str) {
     let envelope = wire::Envelope::parse(text.as_bytes(), Some("z1-cell-0")).unwrap();
     let cell = wire::parse_cell(text.as_bytes()).unwrap();
@@ -86,7 +85,7 @@ fn every_example_is_what_the_programs_read_and_write() {
             BidRequest CapacityAnswer CellSet CellSetAnswer CellStart Acceptance Instances InstancesAnswer Page PoolAnswer ExplainRequest
             ExplainAnswer PlaceAnswer QueuedRequest QueuedAnswer Drain DrainAnswer Cordon CordonAnswer Logs LogsAnswer LogLine Event
             AppPut AppScale AppRestart AppAction AppLook AppList AppChanged AppListed AppShown AppHistory AppExport AppImport AppImported AppMove AppMoved
-            TaskStored TaskShown TaskList TaskListed TaskResult);
+            TaskStored TaskShown TaskList TaskListed TaskResult GrantRequest GrantAnswer);
     }
     assert!(
         examples.len() >= 30,
@@ -122,6 +121,7 @@ fn every_subject_is_documented() {
         s.app_list(),
         s.app_import(),
         s.manager_echo("<manager>"),
+        s.grant("<auctioneer>"),
     ];
     for subject in subjects {
         assert!(

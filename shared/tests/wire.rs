@@ -1,4 +1,4 @@
-//! Reading what strangers send: each fault is named, nothing panics.
+//! Reading what strangers send: each error is reported, and nothing panics.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -81,7 +81,7 @@ fn each_fault_of_a_request_names_its_field() {
     assert!(refusal("").message.contains("ends too early"));
 }
 
-/// Nothing that a request executes is quoted: errors become events, which every observer gets. The
+/// Nothing that a request executes is quoted, because errors become events, which every observer gets. Columns: the
 /// field | the body.
 const SECRETS: &str = r#"
 run.env | {"run":{"command":["x"],"env":"hunter2"}}
@@ -122,7 +122,7 @@ fn what_a_request_executes_is_never_quoted() {
     }
 }
 
-/// A stop or drain of more than was meant is rejected: field | message | body.
+/// A stop or drain that would affect more than was meant is rejected. Columns: field | message | body.
 const TOO_MUCH: &str = r#"
 index | index: 0 is not allowed; expected app, indices, instances or claim | {"app":"w","index":0}
 indices | [] is not allowed; expected at least one | {"app":"w","indices":[]}
@@ -274,7 +274,7 @@ fn a_misspelt_field_is_a_warning() {
     );
 }
 
-/// What stands in the wrong place may be a secret, and warnings and errors are published.
+/// A misplaced value may be a secret, and warnings and errors are published.
 #[test]
 fn nothing_under_run_is_quoted() {
     let secret = "hunter2";
@@ -360,7 +360,7 @@ fn a_body_names_the_sender_that_its_subject_names() {
     }
     running.cell = Some("c2".into());
     assert!(!agrees(&running, "vendue.event.running.web.c1"));
-    // what an auctioneer tells of a cell names that cell, and not as its sender
+    // an auctioneer's event about a cell names the cell, but not as its sender
     let mut lost = wire::Event::cell("cell-lost", "c1");
     lost.stamp("a1");
     assert!(agrees(&lost, "vendue.event.cell-lost.c1.a1"));
@@ -398,7 +398,7 @@ proptest! {
     }
 }
 
-/// An app with 0 instances would otherwise count as one that has the cell in use.
+/// Otherwise an app with 0 instances would count as one that the cell has in use.
 #[test]
 fn apps_without_instances_are_not_taken_over_from_a_report() {
     let report = br#"{"v":1,"cell":"a","total":{"memory_mb":10},"available":{"memory_mb":10},

@@ -1,22 +1,22 @@
-//! A model of the bucket in which managers keep their state: JetStream's key-value store with history 1, a second one
-//! for the lease and a third one for stored requests, so each has revisions of its own. Deletions have revisions, too.
+//! A model of the buckets in which managers keep their state: JetStream's key-value store with history 1, with separate
+//! buckets for the lease and for stored requests, so that each has its own revisions. Deletions have revisions too.
 //!
-//! Scenarios ([`crate::world`]) and the check of the protocol ([`mod@crate::check`]) both use it; what can go wrong with it
-//! stands in `check::script::BucketFault`.
+//! Used by scenarios ([`crate::world`]) and by the check of the protocol ([`mod@crate::check`]). Its faults are listed
+//! in `check::script::BucketFault`.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use manager::{AppRecord, Revision, TaskRecord, WriteId, WriteResult, read_stored};
 
-/// What a manager asks of the bucket.
+/// A manager's request to the bucket.
 #[derive(Clone, Debug)]
 pub(crate) enum StateRequest {
     /// Store a value.
     Write(StateWrite),
-    /// Show everything, and then what changes. The number is of this watch.
+    /// Show everything, and then every change. The number identifies the watch.
     Watch(u64),
-    /// Are the values that this watch has shown still there?
+    /// Report whether the values that this watch has shown still exist.
     Look(u64),
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct StateWrite {
     pub(crate) expected: Option<Revision>,
 }
 
-/// What the bucket says to a manager.
+/// What the bucket tells a manager.
 #[derive(Clone, Debug)]
 pub(crate) enum StateAnswer {
     /// A write has ended.
     Ended { write: WriteId, result: WriteResult },
-    /// A watch shows a value, or that there is none any more.
+    /// A watch shows a value or a deletion.
     Shown {
         watch: u64,
         key: String,
@@ -45,7 +45,7 @@ pub(crate) enum StateAnswer {
     Ready { watch: u64, revision: Revision },
     /// A watch has ended.
     Broken { watch: u64 },
-    /// The oldest revision that is there, and how many values the lease has.
+    /// The oldest revision that exists, and how many values the lease's bucket has.
     Seen {
         watch: u64,
         oldest: Revision,
@@ -54,7 +54,7 @@ pub(crate) enum StateAnswer {
 }
 
 impl StateAnswer {
-    /// The watch that it is part of.
+    /// Returns the watch to which it belongs.
     pub(crate) fn watch(&self) -> Option<u64> {
         match self {
             Self::Ended { .. } => None,
@@ -66,7 +66,7 @@ impl StateAnswer {
     }
 }
 
-/// Values and deletions, with their revisions.
+/// Values and deletions with their revisions.
 pub(crate) type Values = BTreeMap<String, (Revision, Option<Bytes>)>;
 
 #[derive(Clone, Debug, Default)]
@@ -75,18 +75,18 @@ struct Store {
     values: Values,
 }
 
-/// See the module.
+/// The buckets; see the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bucket {
     main: Store,
     lease: Store,
     tasks: Store,
-    /// As it was when a copy was made.
+    /// The content when a copy was last made.
     copy: Store,
 }
 
 const LEASE: &str = "lease";
-/// What the keys of stored requests begin with here; in JetStream their bucket is another one.
+/// Prefix of the keys of stored requests in this model; in JetStream they have their own bucket.
 pub(crate) const TASKS: &str = "task.";
 
 impl Bucket {
@@ -112,7 +112,7 @@ impl Bucket {
         WriteResult::Written(store.revision)
     }
 
-    /// Everything, oldest first.
+    /// Returns all values, oldest first.
     pub(crate) fn values(&self) -> Vec<(String, Revision, Option<Bytes>)> {
         let all = self.main.values.iter().chain(&self.lease.values);
         let all = all.chain(&self.tasks.values);
@@ -123,13 +123,13 @@ impl Bucket {
         all
     }
 
-    /// The value of a key, and its revision.
+    /// Returns the value of a key and its revision.
     pub(crate) fn get(&self, key: &str) -> Option<&(Revision, Option<Bytes>)> {
         let others = || self.lease.values.get(key).or(self.tasks.values.get(key));
         self.main.values.get(key).or_else(others)
     }
 
-    /// The stored requests, by their ids.
+    /// Returns the stored requests with their ids.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = (&str, TaskRecord)> {
         let all = self.tasks.values.iter();
         all.filter_map(|(key, (_, value))| {
@@ -138,19 +138,19 @@ impl Bucket {
         })
     }
 
-    /// The last revision, of all but the lease.
+    /// Returns the last revision of the main bucket.
     pub(crate) fn revision(&self) -> Revision {
         self.main.revision
     }
 
-    /// Keys that begin like this and have a value.
+    /// Returns the keys with this prefix that have a value.
     pub(crate) fn keys(&self, prefix: &str) -> Vec<String> {
         let all = self.main.values.iter();
         let there = all.filter(|(key, (_, value))| key.starts_with(prefix) && value.is_some());
         there.map(|(key, _)| key.clone()).collect()
     }
 
-    /// What is wanted.
+    /// Returns the records of the apps.
     pub(crate) fn apps(&self) -> Vec<AppRecord> {
         let keys = self.keys("app.").into_iter();
         let values = keys.filter_map(|key| self.get(&key)?.1.clone());
@@ -159,8 +159,8 @@ impl Bucket {
             .collect()
     }
 
-    /// It is deleted and created again, or only all but the lease is. Managers begin a new one with the time as its
-    /// first revision, so no revision comes again.
+    /// Deletes and recreates the bucket, with or without the lease's. Managers create it with the time as its first
+    /// revision, so no revision occurs twice.
     pub(crate) fn recreate(&mut self, with_lease: bool) {
         let anew = |store: &Store| Store {
             revision: Revision(store.revision.0 + 1_000),
@@ -172,7 +172,7 @@ impl Bucket {
         }
     }
 
-    /// Everything is removed, or also the lease. Revisions go on.
+    /// Removes everything, with or without the lease. Revisions continue.
     pub(crate) fn purge(&mut self, with_lease: bool) {
         self.main.values.clear();
         if with_lease {
@@ -180,7 +180,7 @@ impl Bucket {
         }
     }
 
-    /// The answer to [`StateRequest::Look`].
+    /// Returns the answer to [`StateRequest::Look`].
     pub(crate) fn look(&self, watch: u64) -> StateAnswer {
         let oldest = self
             .main
@@ -195,12 +195,12 @@ impl Bucket {
         }
     }
 
-    /// Somebody makes a copy of it, without the lease.
+    /// Saves a copy of it, without the lease.
     pub(crate) fn save(&mut self) {
         self.copy = self.main.clone();
     }
 
-    /// The last copy replaces it.
+    /// Replaces it by the last copy.
     pub(crate) fn restore(&mut self) {
         self.main = self.copy.clone();
     }

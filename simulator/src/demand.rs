@@ -1,5 +1,4 @@
-//! What is requested of the cluster, and when. Every workload, trace and recording becomes a list
-//! of demands.
+//! What is requested of the cluster, and when. Every workload, trace and recording becomes a list of demands.
 
 use std::sync::Arc;
 
@@ -14,27 +13,27 @@ pub struct Demand {
     pub action: DemandAction,
 }
 
-/// What a [`Demand`] is.
+/// The content of a [`Demand`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum DemandAction {
     /// Start these instances (`request.indices`, else `request.instances` of them).
     Start {
         /// The request, with its id; its `run` is not read.
         request: Arc<Request>,
-        /// How long after it began to run each instance ends by itself; `None`: it runs to the end.
+        /// How long after it began to run each instance ends by itself; `None`: never.
         lifetime_ms: Option<u64>,
     },
     /// Stop instances.
     Stop {
         /// The app.
         app: String,
-        /// Which indices of the app; all when empty.
+        /// The indices of the app; empty = all.
         indices: Vec<u32>,
     },
 }
 
 impl Demand {
-    /// The request, if this is a start.
+    /// Returns the request if this is a start.
     pub fn request(&self) -> Option<&Arc<Request>> {
         match &self.action {
             DemandAction::Start { request, .. } => Some(request),
@@ -43,7 +42,7 @@ impl Demand {
     }
 }
 
-/// The largest memory that one instance of these demands asks for, MiB; 0 without any start.
+/// Returns the largest memory that one instance of these demands asks for, in MiB; 0 without any start.
 pub fn largest_memory_mb(demands: &[Demand]) -> i64 {
     let sizes = demands.iter().filter_map(Demand::request);
     sizes.map(|request| request.memory_mb).max().unwrap_or(0)

@@ -39,7 +39,7 @@ pub use world::{Observer, Progress, RunSettings, ToSend};
 /// The version of the format of [`SimOutcome`].
 const VERSION: u32 = 1;
 
-/// An outcome of this scenario, without runs so far.
+/// Creates an outcome of this scenario, without runs so far.
 pub fn outcome(scenario: &Scenario, seed: u64, command: &str) -> SimOutcome {
     SimOutcome {
         v: VERSION,
@@ -56,8 +56,8 @@ pub fn outcome(scenario: &Scenario, seed: u64, command: &str) -> SimOutcome {
     }
 }
 
-/// Simulates the scenario under one contender. `watch` is called with the progress now and then,
-/// and ends the run by returning false; then the second value is true.
+/// Simulates the scenario under one contender. `watch` is called with the progress now and then, and ends the run by
+/// returning false; then the second value is true.
 pub fn run(
     scenario: &Scenario,
     contender: &Contender,
@@ -76,13 +76,13 @@ pub fn run(
         }
     };
     if interrupted {
-        // not everything was asked for
+        // not everything was requested
         run.figures.bounds = None;
     }
     Ok((run, interrupted))
 }
 
-/// The auctions of 2014 over the same cells and demands. The scenario's faults do not touch them.
+/// Runs the auctions of 2014 over the same cells and demands. The scenario's faults do not affect them.
 fn run_auctions_2014(
     scenario: &Scenario,
     label: &str,

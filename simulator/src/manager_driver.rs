@@ -1,5 +1,5 @@
-//! A manager under virtual time: the machine, and what its shell does between it and the bucket. Where messages go is
-//! for those who drive it: [`crate::world`] and [`mod@crate::check`].
+//! A manager in virtual time: the machine, and what its shell does between it and the bucket. Routing messages is left
+//! to its users, [`crate::world`] and [`mod@crate::check`].
 
 use std::collections::BTreeMap;
 
@@ -17,33 +17,33 @@ use std::sync::Arc;
 
 use crate::bucket::{StateAnswer, StateRequest, StateWrite, TASKS};
 
-/// How often it hears itself. Its clocks pass while the pause is shorter than 2.5 s.
+/// How often it hears itself. Its clocks advance as long as pauses are shorter than 2.5 s.
 pub(crate) const ECHO_MS: u64 = 500;
-/// A write without an answer has failed after this.
+/// A write without an answer counts as failed after this time.
 const WRITE_MS: u64 = 5_000;
-/// A watch that has not shown everything by then is begun again.
+/// A watch that has not shown everything within this time is restarted.
 const WATCH_MS: u64 = 5_000;
-/// Between the end of a watch and the next one.
+/// Pause between the end of a watch and the next one.
 const PAUSE_MS: u64 = 200;
 
-/// How often it looks whether what a watch has shown is still there: a purge of the stream is not shown.
+/// How often it checks whether what a watch has shown still exists, as a purge of the stream is not shown.
 const LOOK_MS: u64 = 10_000;
 
-/// The machine counts the writes of stored requests by themselves: here these have this bit.
+/// The machine numbers the writes of stored requests separately; here they have this bit set.
 const OF_TASKS: u64 = 1 << 63;
-/// When virtual time begins, milliseconds since 1970.
+/// The time at which virtual time begins, in milliseconds since 1970.
 const BEGIN_UNIX_MS: u64 = 1_600_000_000_000;
 
 /// What a manager sends.
 #[derive(Debug)]
 pub(crate) enum ManagerSends {
-    /// To the bucket.
+    /// A request to the bucket.
     State(StateRequest),
-    /// A start request, for one auctioneer. Its answer is given to [`ManagerDriver::started`] with this number.
+    /// A start request for one auctioneer. Its answer goes to [`ManagerDriver::started`] with this number.
     Start { number: u64, request: Arc<Request> },
-    /// A stop, for one cell.
+    /// A stop for one cell.
     Stop { cell: Arc<str>, stop: Stop },
-    /// A question for all cells: which instances have they?
+    /// A question to all cells: which instances do they have?
     Ask(QuestionId),
     /// An event.
     Event(Box<Event>),
@@ -59,35 +59,36 @@ pub(crate) enum ManagerSends {
     },
 }
 
-/// What a start request is of.
+/// What a start request belongs to.
 #[derive(Clone, Debug)]
 enum Started {
     Wave(WaveId),
     Attempt(AttemptId),
 }
 
-/// One life of a manager. Times are those of the world; the machine counts from its birth.
+/// One life of a manager. Times are those of the world; the machine counts from its start.
 #[derive(Debug)]
 pub(crate) struct ManagerDriver {
     machine: Manager,
     born_ms: u64,
-    /// The present watch, and when it is begun if it has not shown everything.
+    /// The present watch, and when it is restarted if it has not shown everything.
     watch: u64,
     watch_due_ms: Option<u64>,
-    /// When it looks at the bucket next, and what the watch has shown: the revision of `meta`, and a lease.
+    /// When it next looks at the bucket, and what the watch has shown: the revision and value of `meta`, and whether
+    /// there was a lease.
     look_ms: u64,
     meta: Revision,
     meta_value: Option<Bytes>,
     lease: bool,
-    /// When each write without an answer has failed.
+    /// When each unanswered write counts as failed.
     writes: BTreeMap<WriteId, u64>,
-    /// What the start requests that it sent are of, by their numbers.
+    /// What its unanswered start requests belong to, by number.
     waiting: BTreeMap<u64, Started>,
     starts: u64,
 }
 
 impl ManagerDriver {
-    /// A manager that starts. Its first watch is to be begun with [`ManagerDriver::watch`].
+    /// Creates a manager that starts now. Its first watch must be begun with [`ManagerDriver::watch`].
     pub(crate) fn new(now_ms: u64, settings: ManagerSettings) -> Self {
         let mut machine = Manager::new(settings);
         let unix_ms = BEGIN_UNIX_MS + now_ms;
@@ -111,7 +112,7 @@ impl ManagerDriver {
         &self.machine
     }
 
-    /// The bucket is to show everything, again or for the first time.
+    /// Has the bucket show everything, again or for the first time.
     pub(crate) fn watch(&mut self, now_ms: u64) -> ManagerSends {
         self.watch += 1;
         (self.meta, self.meta_value, self.lease) = (Revision::NONE, None, false);
@@ -119,7 +120,7 @@ impl ManagerDriver {
         ManagerSends::State(StateRequest::Watch(self.watch))
     }
 
-    /// The machine takes this and does what is due.
+    /// Passes an input to the machine and does what is due.
     pub(crate) fn step(&mut self, now_ms: u64, input: Option<ManagerInput>) -> Vec<ManagerSends> {
         let own_ms = now_ms - self.born_ms;
         if let Some(input) = input {
@@ -127,11 +128,14 @@ impl ManagerDriver {
         }
         let outputs = self.machine.run(own_ms);
         let sent = outputs.into_iter();
-        sent.map(|output| self.sends(now_ms, output)).collect()
+        sent.filter_map(|output| self.sends(now_ms, output))
+            .collect()
     }
 
-    fn sends(&mut self, now_ms: u64, output: ManagerOutput) -> ManagerSends {
-        match output {
+    fn sends(&mut self, now_ms: u64, output: ManagerOutput) -> Option<ManagerSends> {
+        Some(match output {
+            // no auctioneer asks it
+            ManagerOutput::Granted { .. } => return None,
             ManagerOutput::Task(output) => self.task_sends(now_ms, *output),
             ManagerOutput::Write {
                 write,
@@ -165,7 +169,7 @@ impl ManagerDriver {
                 answer: answer.map(|_| ()),
             },
             ManagerOutput::Moved { to, answer } => ManagerSends::Moved { to, answer },
-        }
+        })
     }
 
     fn task_sends(&mut self, now_ms: u64, output: TaskOutput) -> ManagerSends {
@@ -174,7 +178,7 @@ impl ManagerDriver {
                 to,
                 answer: answer.map(|_| ()),
             },
-            // nothing here lasts for the hour after which results are deleted
+            // no run lasts for the hour after which results are deleted
             TaskOutput::Write {
                 write,
                 id,
@@ -194,7 +198,7 @@ impl ManagerDriver {
         }
     }
 
-    /// The answer to the start request of this number; none if it was answered before.
+    /// Returns the input for the answer to the start request of this number; none if it was answered before.
     pub(crate) fn started(
         &mut self,
         number: u64,
@@ -206,7 +210,7 @@ impl ManagerDriver {
         })
     }
 
-    /// The bucket says something.
+    /// Handles a message of the bucket.
     pub(crate) fn state_says(&mut self, now_ms: u64, answer: StateAnswer) -> Vec<ManagerSends> {
         let of_watch = answer.watch();
         if of_watch.is_some_and(|watch| watch != self.watch) {
@@ -236,7 +240,7 @@ impl ManagerDriver {
                 ..
             } => {
                 match key.as_str() {
-                    // it is stored anew when it is missing: another manager has met a purge that this one has not
+                    // it is stored again when it is missing, so another manager has found a purge that this one has not
                     "meta" if self.meta != Revision::NONE && self.meta_value == value => {
                         let watch = self.watch;
                         return self.state_says(now_ms, StateAnswer::Broken { watch });
@@ -272,8 +276,8 @@ impl ManagerDriver {
         self.step(now_ms, Some(input))
     }
 
-    /// Time passed: writes without an answer have failed, a watch that has not shown everything is begun again, and
-    /// the machine does what is due.
+    /// Does what is due: unanswered writes fail, a watch that has not shown everything is restarted, and the machine
+    /// runs.
     pub(crate) fn due(&mut self, now_ms: u64) -> Vec<ManagerSends> {
         let mut sent = Vec::new();
         let late = self.writes.iter().filter(|(_, due_ms)| **due_ms <= now_ms);
@@ -295,7 +299,7 @@ impl ManagerDriver {
         sent
     }
 
-    /// When [`ManagerDriver::due`] must be called at the latest.
+    /// Returns by when [`ManagerDriver::due`] must be called.
     pub(crate) fn next_ms(&self) -> u64 {
         let own = self.machine.next_ms().saturating_add(self.born_ms);
         let write = self.writes.values().min().copied();

@@ -7,8 +7,7 @@ pub use meter::{Load, Meter};
 
 use crate::outcome::{Balance, Histogram, Spread};
 
-/// Classes for waiting times in milliseconds: those of the first Diego simulator's report card, and
-/// finer ones below.
+/// Classes for waiting times in milliseconds: those of the first Diego simulator's report card, plus finer ones below.
 pub const WAIT_BOUNDS_MS: [f64; 11] = [
     1.0, 10.0, 50.0, 250.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 40_000.0,
 ];
@@ -18,7 +17,7 @@ pub const ROUNDS_BOUNDS: [f64; 8] = [2.0, 3.0, 4.0, 5.0, 6.0, 11.0, 21.0, 41.0];
 pub const LOAD_BOUNDS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 impl Spread {
-    /// The spread of these values, in any order; they are sorted in place. Percentiles are values
+    /// Computes the spread of these values, which may be in any order and are sorted in place. Percentiles are values
     /// that occur (nearest rank).
     pub fn of(values: &mut [f64]) -> Self {
         values.sort_unstable_by(f64::total_cmp);
@@ -35,14 +34,14 @@ impl Spread {
     }
 }
 
-/// The percentile of a sorted list that is not empty: rank ceil(n * percent / 100), counted from 1.
+/// Returns the percentile of a sorted, non-empty list: rank ceil(n * percent / 100), counted from 1.
 fn nearest_rank(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted[rank - 1]
 }
 
 impl Balance {
-    /// The balance of these values, with the population's standard deviation; all 0 without values.
+    /// Computes the balance of these values, with the population's standard deviation; all 0 without values.
     pub fn of(values: &[f64]) -> Self {
         if values.is_empty() {
             return Self::default();
@@ -60,7 +59,7 @@ impl Balance {
         }
     }
 
-    /// Standard deviation / mean, the distribution score of Diego's simulators; 0 when the mean is.
+    /// Returns standard deviation / mean, the distribution score of Diego's simulators; 0 if the mean is 0.
     pub fn score(&self) -> f64 {
         if self.mean == 0.0 {
             0.0
@@ -70,9 +69,9 @@ impl Balance {
     }
 }
 
-/// Standard deviation / mean of the memory used per cell, from (used, total) of each cell in MiB.
-/// If all cells have the same total it is that of the used MiB; otherwise that of the used shares,
-/// because equally full cells are even then. Cells without memory have no share.
+/// Returns standard deviation / mean of the memory used per cell, from (used, total) of each cell in MiB. If all cells
+/// have the same total it is computed from the used MiB, otherwise from the used shares, because then equally full
+/// cells are even. Cells without memory have no share.
 pub fn memory_distribution(cells: &[(i64, i64)]) -> f64 {
     let equal = cells.windows(2).all(|pair| pair[0].1 == pair[1].1);
     let values: Vec<f64> = if equal {

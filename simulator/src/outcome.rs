@@ -22,7 +22,7 @@ pub struct SimOutcome {
     pub scenario: String,
     /// `in-process` or `nats`.
     pub over: String,
-    /// It was interrupted: the figures are for the time until then.
+    /// Whether it was interrupted: the figures are for the time until then.
     pub interrupted: bool,
     /// Warnings about the scenario, such as work that is never requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,14 +54,14 @@ pub struct Seeds {
 pub struct SeedsRun {
     /// The policy's label.
     pub policy: String,
-    /// Every number of [`Figures`], by its path (`wait_ms.mean`).
+    /// Every number in [`Figures`], by its path (`wait_ms.mean`).
     pub figures: BTreeMap<String, Balance>,
 }
 
 /// The scenario under one policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SimRun {
-    /// The policy's label: unique among the runs.
+    /// The policy's label, unique among the runs.
     pub policy: String,
     /// The numbers, for tables.
     pub figures: Figures,
@@ -71,7 +71,7 @@ pub struct SimRun {
     pub apps: Vec<String>,
     /// How long placed instances waited, counted by class.
     pub wait_histogram: Histogram,
-    /// In how many auctions placed instances were, counted by class.
+    /// Number of auctions that placed instances were in, counted by class.
     pub rounds_histogram: Histogram,
     /// Share of memory used by each cell at the end, counted by class.
     pub load_histogram: Histogram,
@@ -79,10 +79,10 @@ pub struct SimRun {
     pub series: Vec<Sample>,
     /// Why instances are unplaced, most frequent first; at most 20.
     pub refusals: Vec<(String, u64)>,
-    /// The resource of which the demand of a trace is counted; empty if the work is not drawn up to one.
+    /// The resource in which the demand of a trace is counted; empty if the work is not drawn up to a demand.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub demand_of: String,
-    /// How much was given as demand grew, for each ten per cent; of traces that are drawn up to a demand.
+    /// What was given as demand grew, for each ten per cent; only for traces that are drawn up to a demand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demand_steps: Vec<DemandStep>,
     /// Notes on the figures, such as why a run ended early.
@@ -91,7 +91,7 @@ pub struct SimRun {
 }
 
 impl SimRun {
-    /// Whether all cells have the same memory.
+    /// Returns whether all cells have the same memory.
     pub fn has_equal_cells(&self) -> bool {
         self.cells
             .windows(2)
@@ -116,7 +116,7 @@ pub struct Figures {
     pub lost: u64,
     /// From the request to the cell's acceptance, milliseconds.
     pub wait_ms: Spread,
-    /// Auctions that an instance was in.
+    /// Number of auctions that an instance was in.
     pub rounds: Spread,
     /// Auctions held.
     pub auctions: u64,
@@ -125,8 +125,8 @@ pub struct Figures {
     pub messages: BTreeMap<String, Traffic>,
     /// The sum of `messages`.
     pub traffic: Traffic,
-    /// Standard deviation / mean of the memory used per cell, at the end: of MiB where all cells have
-    /// the same memory, else of the used share of each cell.
+    /// Standard deviation / mean of the memory used per cell at the end: of MiB if all cells have the same memory, else
+    /// of the used share of each cell.
     pub distribution: f64,
     /// The same before the first request.
     pub distribution_before: f64,
@@ -134,48 +134,49 @@ pub struct Figures {
     pub per_cell: Balance,
     /// Instances per zone at the end.
     pub per_zone: Balance,
-    /// Apps with two instances on a cell though they have no more instances than there are cells.
+    /// Apps with two instances on one cell although they have no more instances than there are cells.
     pub apps_sharing_cells: u64,
     /// Apps whose fullest and emptiest zone differ by more than one instance.
     pub apps_sharing_zones: u64,
-    /// Memory that is free on cells whose total could hold the largest size that the workload asks
-    /// for, and where it does not fit now, MiB.
+    /// Memory that is free on cells whose total could hold the largest size that the workload asks for, but where it
+    /// does not fit now, in MiB.
     pub stranded_mb: OverTime,
     /// The largest memory that still fits on a cell, MiB.
     pub largest_fit_mb: OverTime,
     /// Cells without instances.
     pub empty_cells: OverTime,
-    /// Cells that were never needed: always empty after the first tenth of the run. One of them is
-    /// left out if no other cell could hold the largest size.
+    /// Cells that were never needed: always empty after the first tenth of the run. One of them is left out if no other
+    /// cell could hold the largest size.
     pub spare_cells: u64,
     /// The cost of these cells over the run, if the scenario has a price per cell and hour.
     pub saved: Option<f64>,
-    /// What of each resource was asked for, given and left, if the work is a trace that is drawn up to a demand.
+    /// How much of each resource was requested, given and left, if the work is a trace that is drawn up to a demand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<Packing>,
     /// What managers kept running, if the scenario has managers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
-    /// What was placed, and what could have been placed at most; not of a run that was interrupted.
+    /// What was placed, and what could have been placed at most; absent if the run was interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<Bounds>,
-    /// How evenly memory could have been used at the end; not where cells differ in memory.
+    /// How evenly memory could have been used at the end; absent if cells differ in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_even: Option<MostEven>,
     /// Figures that only some scenarios have, by name (`stopped`, `communications`, …).
     pub extra: BTreeMap<String, f64>,
 }
 
-/// What was placed, and what any policy could have placed at most with knowledge of all work to come, by what is counted:
-/// `instances`, and each resource that the work asks for (`memory` and `disk` in MiB, `cpu` in thousandths of a core, sets of
-/// devices and others in their own units). The requests of the scenario are counted, not those that are repeated after a loss.
+/// What was placed, and the most that any policy could have placed even with knowledge of all work to come, by what is
+/// counted: `instances`, and each resource that the work asks for (`memory` and `disk` in MiB, `cpu` in thousandths of
+/// a core, sets of devices and others in their own units). Only the requests of the scenario are counted, not those
+/// that are repeated after a loss.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {
     /// What was placed.
     pub placed: BTreeMap<String, f64>,
-    /// No policy places more.
+    /// The most that any policy can place.
     pub at_most: BTreeMap<String, f64>,
-    /// By how much less was placed, per cent of `at_most`.
+    /// How much less was placed, in per cent of `at_most`.
     pub gap: BTreeMap<String, f64>,
 }
 
@@ -184,33 +185,33 @@ pub struct Bounds {
 pub struct MostEven {
     /// No way to spread them has a smaller standard deviation / mean of the memory used per cell.
     pub bound: f64,
-    /// [`Figures::distribution`] less the bound.
+    /// [`Figures::distribution`] minus the bound.
     pub gap: f64,
 }
 
-/// Demand and what was given of it: per cent of what all cells have, for each resource of which cells have some and not
-/// without limit, by its name (`memory`, `cpu`, `gpu`, …).
+/// Demand and what was given of it, in per cent of what all cells have, for each limited resource of which cells have
+/// some, by its name (`memory`, `cpu`, `gpu`, …).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Packing {
-    /// What was asked for.
+    /// What was requested.
     pub asked: BTreeMap<String, f64>,
     /// What instances have at the end.
     pub given: BTreeMap<String, f64>,
-    /// What is free at the end and the expected work (the trace's pods) could not use; see `placement`'s
+    /// What is free at the end but could not be used by the expected work (the trace's pods); see `placement`'s
     /// `fragmentation.rs`.
     pub fragments: BTreeMap<String, f64>,
 }
 
-/// The moment at which a demand had arrived.
+/// The moment at which a given demand had arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DemandStep {
     /// The demand, per cent.
     pub demand: u32,
-    /// Instances that fitted nowhere so far.
+    /// Number of instances that had fitted nowhere by then.
     pub unplaced: u64,
-    /// As [`Packing::given`].
+    /// Like [`Packing::given`].
     pub given: BTreeMap<String, f64>,
-    /// As [`Packing::fragments`].
+    /// Like [`Packing::fragments`].
     pub fragments: BTreeMap<String, f64>,
 }
 
@@ -219,37 +220,37 @@ pub struct DemandStep {
 pub struct Kept {
     /// Indices that are wanted at the end.
     pub wanted: u64,
-    /// Indices that are wanted and do not run.
+    /// Indices that are wanted but do not run.
     pub missing: OverTime,
-    /// How often an index ceased to run though no manager had stopped it: with its cell, or by a drain's deadline.
+    /// How often an index ceased to run although no manager had stopped it: with its cell, or by a drain's deadline.
     pub lost: u64,
-    /// Of these, how many have not run again.
+    /// How many of these have not run again.
     pub unrecovered: u64,
     /// From such a loss until the index runs again, milliseconds.
     pub recovery_ms: Spread,
-    /// From when an index is wanted first (the app is put or scaled up) until it runs, milliseconds.
+    /// From when an index is first wanted (the app is put or scaled up) until it runs, in milliseconds.
     pub start_ms: Spread,
     /// How often more than one instance of an index and version ran at a time, on any cells.
     pub duplicates: u64,
-    /// The longest of these times, milliseconds.
+    /// The longest of these times, in milliseconds.
     pub longest_duplicate_ms: u64,
-    /// The instances too many over time, instance-seconds.
+    /// Surplus instances over time, in instance-seconds.
     pub duplicate_s: f64,
     /// Rollouts that were completed.
     pub rollouts: u64,
-    /// Rollouts that were not, at the end.
+    /// Rollouts that were not completed by the end.
     pub rollouts_unfinished: u64,
-    /// From when a new version is stored until every index runs in it and nothing else does, milliseconds.
+    /// From when a new version is stored until every index runs in it and nothing else does, in milliseconds.
     pub rollout_ms: Spread,
     /// Commands that managers refused.
     pub refused_commands: u64,
-    /// Instances that the operator moved to another cell.
+    /// Instances that were moved to another cell at the operator's request.
     #[serde(default)]
     pub moved: u64,
     /// Moves that failed.
     #[serde(default)]
     pub failed_moves: u64,
-    /// What managers sent and heard, over NATS and with the bucket.
+    /// What managers sent and received, over NATS and with the bucket.
     pub traffic: Traffic,
 }
 
@@ -307,13 +308,13 @@ pub struct OverTime {
     pub max: f64,
 }
 
-/// Counts by class. `bounds` has one number less than `counts`: class i holds what is below
-/// `bounds[i]` and not below the one before; the last class holds the rest.
+/// Counts by class. `bounds` has one entry less than `counts`: class i holds values below `bounds[i]` and not below the
+/// bound before; the last class holds the rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
     /// Upper bounds of all classes but the last, ascending.
     pub bounds: Vec<f64>,
-    /// How many in each class.
+    /// Number of values in each class.
     pub counts: Vec<u64>,
 }
 
@@ -328,10 +329,10 @@ pub struct CellEnd {
     pub memory_mb: i64,
     /// Memory in use, MiB.
     pub used_mb: i64,
-    /// It is down at the end.
+    /// Whether it is down at the end.
     pub gone: bool,
-    /// Its instances: one entry for each; above 20,000 instances in all cells one entry for each
-    /// app (`count` > 1).
+    /// Its instances: one entry each, or, with more than 20,000 instances in all cells, one entry per app (`count` >
+    /// 1).
     pub instances: Vec<InstanceEnd>,
 }
 
@@ -340,15 +341,15 @@ pub struct CellEnd {
 pub struct InstanceEnd {
     /// Position in [`SimRun::apps`].
     pub app: u32,
-    /// Its index; the lowest where there are several.
+    /// Its index; for several instances, the lowest.
     pub index: u32,
-    /// How many instances this stands for.
+    /// Number of instances that this stands for.
     pub count: u32,
     /// Memory of all of them, MiB.
     pub memory_mb: i64,
-    /// It ran before the first request.
+    /// Whether it ran before the first request.
     pub before: bool,
-    /// A task.
+    /// Whether it is a task.
     pub task: bool,
 }
 
@@ -361,16 +362,16 @@ pub struct Sample {
     pub instances: u64,
     /// Instances without an outcome.
     pub waiting: u64,
-    /// Indices that managers are to keep running and that do not run.
+    /// Indices that managers are to keep running but that do not run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub missing: u64,
     /// Share of all memory that is used, 0 to 1.
     pub used: f64,
     /// Share of memory used on the emptiest cell.
     pub used_min: f64,
-    /// On the fullest.
+    /// Share of memory used on the fullest cell.
     pub used_max: f64,
-    /// The standard deviation.
+    /// The standard deviation of these shares.
     pub used_sd: f64,
     /// Stranded memory, MiB; see [`Figures::stranded_mb`].
     pub stranded_mb: f64,

@@ -1,5 +1,4 @@
-//! Events in virtual time: the earliest first; those of one moment in the order in which they were
-//! added.
+//! Events in virtual time: the earliest first, and events of one moment in the order in which they were added.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -39,7 +38,7 @@ impl<E> EventQueue<E> {
         }));
     }
 
-    /// When the next event happens, in microseconds.
+    /// Returns when the next event happens, in microseconds.
     pub(crate) fn next_us(&self) -> Option<u64> {
         self.entries.peek().map(|Reverse(entry)| entry.at_us)
     }

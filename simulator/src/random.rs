@@ -12,46 +12,46 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of this seed.
+    /// Creates the stream of this seed.
     pub const fn new(seed: u64) -> Self {
         Self {
             state: finalise(seed),
         }
     }
 
-    /// An independent stream for a purpose and a number, so that an additional draw does not change
-    /// all others. This stream does not advance.
+    /// Creates an independent stream for a purpose and a number, so that an additional draw does not change all others.
+    /// This stream does not advance.
     pub fn fork(&self, purpose: &str, number: u64) -> Self {
         let purpose = finalise(hash_text(purpose));
         let salt = purpose.wrapping_add(STEP.wrapping_mul(number.wrapping_add(1)));
         Self::new(self.state ^ finalise(salt))
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn next(&mut self) -> u64 {
         let number = mix(self.state);
         self.state = self.state.wrapping_add(STEP);
         number
     }
 
-    /// A fraction from 0 up to, not including, 1, in steps of 2^-53.
+    /// Returns a fraction from 0 up to but not including 1, in steps of 2^-53.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number below `n`; 0 when `n` is 0. Its bias is below n / 2^64.
+    /// Returns a number below `n`; 0 if `n` is 0. Its bias is below n / 2^64.
     #[allow(clippy::cast_possible_truncation)] // the high half of a product is below n
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A position in a list of `n`; 0 when `n` is 0.
+    /// Returns a position in a list of `n`; 0 if `n` is 0.
     #[allow(clippy::cast_possible_truncation)] // below a usize
     pub fn place(&mut self, n: usize) -> usize {
         self.below(n as u64) as usize
     }
 
-    /// A number from `low` to `high`, both included; `low` when `high` is not above it.
+    /// Returns a number from `low` to `high`, both included; `low` if `high` is not above it.
     #[allow(clippy::cast_possible_wrap)] // below the width of the range
     pub fn range(&mut self, low: i64, high: i64) -> i64 {
         if high <= low {
@@ -66,18 +66,18 @@ impl Random {
         low.wrapping_add(offset as i64)
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// A draw from the normal distribution with mean 0 and deviation 1 (Box and Muller 1958).
+    /// Draws from the normal distribution with mean 0 and deviation 1 (Box and Muller 1958).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// Puts a list in random order (Fisher and Yates).
+    /// Shuffles a list (Fisher and Yates).
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for last in (1..list.len()).rev() {
             let other = self.place(last + 1);
@@ -85,8 +85,8 @@ impl Random {
         }
     }
 
-    /// Moves `n` different elements, drawn at random, to the front of the list (all when it is
-    /// shorter) and returns them.
+    /// Moves `n` different elements, drawn at random, to the front of the list (all of them if it is shorter) and
+    /// returns them.
     pub fn sample<'a, T>(&mut self, list: &'a mut [T], n: usize) -> &'a [T] {
         let n = n.min(list.len());
         for first in 0..n {
@@ -116,7 +116,7 @@ pub enum Distribution {
     },
 }
 
-/// Why a text is not a [`Distribution`].
+/// An invalid text for a [`Distribution`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{value:?} is not a distribution ({what}); expected {EXPECTED}")]
 pub struct DistributionError {
@@ -130,7 +130,7 @@ const EXPECTED: &str = "\"constant:30s\", \"exponential:30s\", \"uniform:1s..2s\
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl Distribution {
-    /// Parses a distribution; no duration may be above a hundred years.
+    /// Parses a distribution; no duration may exceed a hundred years.
     pub fn parse(text: &str) -> Result<Self, DistributionError> {
         let wrong = |what: &str| DistributionError {
             value: text.chars().take(80).collect(),
@@ -189,19 +189,19 @@ impl Distribution {
         Duration::from_secs_f64(seconds.clamp(0.0, LONGEST.as_secs_f64()))
     }
 
-    /// Draws a duration, in whole microseconds.
+    /// Draws a duration in whole microseconds.
     #[allow(clippy::cast_possible_truncation)] // a hundred years are 2^52 microseconds
     pub fn sample_us(&self, random: &mut Random) -> u64 {
         self.sample(random).as_micros() as u64
     }
 
-    /// Draws a duration, in whole milliseconds.
+    /// Draws a duration in whole milliseconds.
     #[allow(clippy::cast_possible_truncation)] // as above
     pub fn sample_ms(&self, random: &mut Random) -> u64 {
         self.sample(random).as_millis() as u64
     }
 
-    /// The mean of its draws (before the bound of a hundred years).
+    /// Returns the mean of its draws (without the limit of a hundred years).
     pub fn mean(&self) -> Duration {
         match *self {
             Self::Constant(span) | Self::Exponential(span) => span,

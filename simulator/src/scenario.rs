@@ -33,38 +33,39 @@ use crate::{
     workload::{self, WorkloadTable},
 };
 
-/// The most cells times auctioneers and managers of a scenario.
+/// The maximum of cells times auctioneers and managers of a scenario.
 const MAX_LINKS: u64 = 1_000_000;
 
-/// A scenario, checked.
+/// A validated scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What `vendue place` also reads: the cells, their instances, the policy, the date.
+    /// The part that `vendue place` also reads: the cells, their instances, the policy, the date.
     pub base: OfflineAuction,
     /// Its description.
     pub description: String,
     /// The file as it was read.
     pub text: String,
-    /// What it is simulated under, in order; at least one.
+    /// The contenders it is simulated under, in order; at least one.
     pub contenders: Vec<Contender>,
     /// How long it runs; none: until every request has an outcome.
     pub duration_ms: Option<u64>,
-    /// How many auctioneers.
+    /// Number of auctioneers.
     pub auctioneers: u32,
-    /// How many managers.
+    /// They are run with `--single`.
+    pub single: bool,
+    /// Number of managers.
     pub managers: u32,
-    /// What the managers are told, sorted by time.
+    /// The commands to the managers, sorted by time.
     pub commands: Vec<Command>,
     /// The price of a cell for an hour.
     pub price_per_cell_hour: Option<f64>,
-    /// The most requests of one moment in one message.
+    /// The maximum number of requests of one moment in one message.
     pub array: usize,
     /// From a cell's acceptance of an instance until it runs.
     pub start_takes: Span,
-    /// A minimal health manager: instances that are lost with a cell are requested again after this
-    /// time.
+    /// A minimal health manager: instances that are lost with a cell are requested again after this time.
     pub restart_lost_after_ms: Option<u64>,
-    /// An operator rebalances all the time: so many moves at once, and the next ones so much later.
+    /// Set if an operator rebalances all the time: how many moves at once, and the wait before the next ones.
     pub rebalance: Option<Rate>,
     /// How messages travel.
     pub network: Network,
@@ -75,9 +76,9 @@ pub struct Scenario {
     /// Warnings: work that is never requested, stops of unknown apps.
     pub warnings: Vec<String>,
     workload: Vec<WorkloadTable>,
-    /// The work of a trace.
+    /// The demands of a trace.
     trace: Vec<Demand>,
-    /// How it is drawn; none: as it is.
+    /// How it is drawn; none: unchanged.
     pub(crate) resample: Option<Resample>,
 }
 
@@ -92,6 +93,8 @@ struct SimulatorFields {
     duration: Option<Span>,
     #[serde(default = "one")]
     auctioneers: u32,
+    #[serde(default)]
+    single: bool,
     #[serde(default)]
     managers: u32,
     #[serde(default)]
@@ -124,7 +127,7 @@ const SHARED_FIELDS: [&str; 9] = [
 ];
 
 impl Scenario {
-    /// Parses a scenario: TOML, or else JSON. One with a trace is refused, as its files cannot be read.
+    /// Parses a scenario: TOML, or else JSON. A scenario with a trace is refused, as its files cannot be read.
     pub fn read(text: &str, toml: bool) -> Result<Self, ScenarioError> {
         let none = |_: &str| Err(std::io::ErrorKind::Unsupported.into());
         Self::read_with(text, toml, &none)
@@ -185,6 +188,7 @@ impl Scenario {
             warnings: Vec::new(),
             description: file.description,
             auctioneers: file.auctioneers,
+            single: file.single,
             managers: file.managers,
             commands: apps::commands(file.apps)?,
             price_per_cell_hour: file.price_per_cell_hour,
@@ -235,6 +239,12 @@ impl Scenario {
                 &expected,
             ));
         }
+        let of_2014 =
+            |contender: &&Contender| matches!(contender.decider, Decider::Auctions2014(_));
+        if self.single && self.contenders.iter().any(|contender| of_2014(&contender)) {
+            let expected = "no such field with an auction of 2014, which needs no auctioneers";
+            return Err(read::wrong("single", &true.into(), expected));
+        }
         if self.managers == 0 && !self.commands.is_empty() {
             let expected = "1 or more: [[apps]] are kept by managers";
             return Err(read::wrong("managers", &0.into(), expected));
@@ -262,8 +272,6 @@ impl Scenario {
                 "expected no such field beside managers, who replace what is lost",
             ));
         }
-        let of_2014 =
-            |contender: &&Contender| matches!(contender.decider, Decider::Auctions2014(_));
         if let Some(contender) = self.contenders.iter().find(of_2014) {
             let expected = "policies only: there were no managers in the auctions of 2014";
             return Err(read::wrong(
@@ -299,12 +307,12 @@ impl Scenario {
         warnings
     }
 
-    /// The requests of the trace, as its file has them.
+    /// Returns the requests of the trace as its file has them.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &Arc<Request>> {
         self.trace.iter().filter_map(Demand::request)
     }
 
-    /// The definitions of the apps that managers are to keep running.
+    /// Returns the definitions of the apps that managers are to keep running.
     pub(crate) fn definitions(&self) -> impl Iterator<Item = &AppDefinition> {
         self.commands.iter().filter_map(|told| match &told.command {
             AppCommand::Put(definition) => Some(&**definition),
@@ -312,13 +320,13 @@ impl Scenario {
         })
     }
 
-    /// The largest memory that one instance asks for, MiB.
+    /// Returns the largest memory that one instance asks for, in MiB.
     pub(crate) fn largest_memory_mb(&self, demands: &[Demand]) -> i64 {
         let kept = self.definitions().map(|put| put.template.memory_mb);
         kept.fold(demand::largest_memory_mb(demands), i64::max)
     }
 
-    /// All demands, sorted by time. The seed determines the workload's draws.
+    /// Returns all demands, sorted by time. The seed determines the workload's draws.
     pub fn demands(&self, seed: u64) -> Result<Vec<Demand>, ScenarioError> {
         let mut demands = match &self.resample {
             Some(resample) => resample.draw(&self.trace, &self.base.cells, seed),
@@ -344,7 +352,7 @@ impl Scenario {
     }
 }
 
-/// A misspelt field at the top level is an error: silently ignored, it would change the experiment.
+/// Rejects unknown fields at the top level: ignoring a misspelt one would silently change the experiment.
 fn check_fields(value: &Value) -> Result<(), ScenarioError> {
     let Some(file) = value.as_object() else {
         return Ok(()); // refused where the file is read
@@ -379,7 +387,7 @@ fn unknown_field(path: &str, known: &[&str]) -> ScenarioError {
     }
 }
 
-/// The part that `place` also reads; there, an unknown field is only a warning.
+/// Reads the part that `place` also reads; there, an unknown field is only a warning.
 fn read_base(value: Value) -> Result<OfflineAuction, ScenarioError> {
     // the "available" of a group, or of a list of running instances, is a copy of its total
     let has_available = value["cells"]
@@ -421,7 +429,7 @@ fn read_base(value: Value) -> Result<OfflineAuction, ScenarioError> {
     }
 }
 
-/// Milliseconds of a duration, at most about 30,000 years.
+/// Returns the milliseconds of a duration, at most about 30,000 years.
 fn millis(span: Span) -> u64 {
     u64::try_from(span.0.as_millis())
         .unwrap_or(u64::MAX)

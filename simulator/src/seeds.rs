@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::outcome::{Balance, Seeds, SeedsRun, SimOutcome};
 
-/// Those that every scenario has.
+/// Figures that every scenario has.
 const MAIN: [&str; 19] = [
     "placed",
     "unplaced",
@@ -29,7 +29,7 @@ const MAIN: [&str; 19] = [
     "spare_cells",
 ];
 
-/// The same, of what managers keep running.
+/// The same for what managers keep running.
 const KEPT: [&str; 9] = [
     "kept.missing.mean",
     "kept.lost",
@@ -42,12 +42,12 @@ const KEPT: [&str; 9] = [
     "kept.rollout_ms.max",
 ];
 
-/// The figures that are compared first, by path; those of managers are not there without any.
+/// Returns the figures that are compared first, by path; those of managers are absent in runs without any.
 pub fn main() -> impl Iterator<Item = &'static str> {
     MAIN.into_iter().chain(KEPT)
 }
 
-/// Those that only some scenarios have.
+/// Prefixes of figures that only some scenarios have.
 const OF_SCENARIO: [&str; 5] = [
     "extra.",
     "packing.",
@@ -56,17 +56,17 @@ const OF_SCENARIO: [&str; 5] = [
     "saved",
 ];
 
-/// The figures that are shown of several seeds, by path: those of [`main`], and those that only this scenario has.
+/// Returns the figures shown for several seeds, by path: those of [`main`], and those that only this scenario has.
 pub fn shown(seeds: &Seeds) -> Vec<&str> {
     let of_runs = seeds.runs.iter().flat_map(|run| run.figures.keys());
     let of_scenario = |path: &&String| OF_SCENARIO.iter().any(|start| path.starts_with(start));
     let of_scenario: BTreeSet<&str> = of_runs.filter(of_scenario).map(String::as_str).collect();
-    // none of them lives longer than the others
+    // gives them the lifetime of the others
     let main = main().map(|path| -> &str { path });
     main.chain(of_scenario).collect()
 }
 
-/// `1 to 20`, or `1, 2, 5`.
+/// Formats seeds as `1 to 20` or `1, 2, 5`.
 pub fn ranges(seeds: &[u64]) -> String {
     match seeds {
         [first, .., last] if last - first + 1 == seeds.len() as u64 => format!("{first} to {last}"),
@@ -77,8 +77,8 @@ pub fn ranges(seeds: &[u64]) -> String {
     }
 }
 
-/// `3.00 ± 1.50 (0.00 … 6.00)`: mean, standard deviation, minimum and maximum; only the value where
-/// all are the same.
+/// Formats `3.00 ± 1.50 (0.00 … 6.00)`: mean, standard deviation, minimum and maximum; only the value if all are the
+/// same.
 pub fn show(balance: &Balance) -> String {
     let decimals = match balance.mean.abs() {
         mean if mean >= 1_000.0 => 0,
@@ -100,7 +100,7 @@ pub fn show(balance: &Balance) -> String {
 }
 
 impl Seeds {
-    /// The figures of outcomes of one scenario, each of another seed.
+    /// Computes the figures of outcomes of one scenario with different seeds.
     pub fn of(outcomes: &[SimOutcome], command: &str) -> Self {
         let first = outcomes.first();
         let policies = first.map_or(0, |o| o.runs.len());

@@ -34,6 +34,8 @@ pub const ALL: &[Shipped] = shipped![
     "one-app-1-auctioneers",
     "one-app-2-auctioneers",
     "one-app-4-auctioneers",
+    "one-app-4-single",
+    "single-killed",
     "adverts-100ms",
     "adverts-1s",
     "adverts-5s",
@@ -45,7 +47,7 @@ pub const ALL: &[Shipped] = shipped![
     "apps-rollout",
 ];
 
-/// The text of a shipped scenario.
+/// Returns the text of a shipped scenario.
 pub fn find(name: &str) -> Option<&'static str> {
     ALL.iter()
         .find(|(known, _)| *known == name)

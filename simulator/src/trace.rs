@@ -1,11 +1,10 @@
-//! Traces: nodes and pods in CSV become cells and demands. The expected columns are those of the public
-//! openb traces; [`Columns`] maps others.
+//! Traces: nodes and pods in CSV become cells and demands. The expected columns are those of the public openb traces;
+//! [`Columns`] maps others.
 //!
-//! A node becomes a cell: memory and cpu as they are, disk and containers unlimited unless mapped,
-//! its gpus the set of devices `gpu` of its model, of 1,000 each. A pod becomes an app of one instance
-//! that lives from `creation_time` to `deletion_time`; it asks for `num_gpu` devices with `gpu_milli`
-//! of each, of any model that `gpu_spec` names (with `|` between them). The decisions of the trace's
-//! own scheduler (`pod_phase`, `scheduled_time`, `qos`) are not read.
+//! A node becomes a cell: memory and cpu unchanged, disk and containers unlimited unless mapped, and its gpus a set of
+//! devices `gpu` of its model, of 1,000 each. A pod becomes an app of one instance that lives from `creation_time` to
+//! `deletion_time`; it asks for `num_gpu` devices with `gpu_milli` of each, of any model named in `gpu_spec` (separated
+//! by `|`). The decisions of the trace's own scheduler (`pod_phase`, `scheduled_time`, `qos`) are ignored.
 
 mod columns;
 mod resample;
@@ -24,19 +23,19 @@ use crate::demand::{Demand, DemandAction};
 
 /// The set of devices of a cell with gpus.
 pub const GPU: &str = "gpu";
-/// What each gpu has: thousandths of it.
+/// The amount of each gpu, in thousandths of it.
 const EACH: i64 = 1_000;
-/// The most nodes of a trace.
+/// Maximum number of nodes in a trace.
 pub const MAX_NODES: usize = 100_000;
-/// The most pods of a trace.
+/// Maximum number of pods in a trace.
 pub const MAX_PODS: usize = 1_000_000;
-/// The latest time, seconds: a hundred years.
+/// The latest time, in seconds: a hundred years.
 const LATEST_S: f64 = 100.0 * 365.0 * 86_400.0;
 
 /// A file to read, and its name for errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a, R> {
-    /// Its name, as the user knows it.
+    /// Its name as the user knows it.
     pub name: &'a str,
     /// Its text.
     pub text: R,
@@ -47,7 +46,7 @@ pub struct Source<'a, R> {
 pub struct Trace {
     /// In the order of the file.
     pub cells: Vec<Cell>,
-    /// Sorted by time, then in the order of the file. The first pod comes at 0.
+    /// Sorted by time, then in the order of the file. The first pod arrives at 0.
     pub demands: Vec<Demand>,
 }
 
@@ -59,7 +58,7 @@ pub enum TraceError {
     Csv {
         /// The file.
         file: String,
-        /// The cause, with the line where there is one.
+        /// The cause, with the line if it has one.
         #[source]
         source: csv::Error,
     },
@@ -82,7 +81,7 @@ pub enum TraceError {
     Value {
         /// The file.
         file: String,
-        /// From 1, the header's.
+        /// The line, counted from 1, the header.
         line: u64,
         /// The column's name.
         column: String,
@@ -101,8 +100,8 @@ pub enum TraceError {
     },
 }
 
-/// Reads nodes and pods. `kind` determines whether pods become apps or tasks. Pods that are `timed` need their times;
-/// else they come at 0 in the order of the file, and stay.
+/// Reads nodes and pods. `kind` determines whether pods become apps or tasks. If `timed`, pods need their times;
+/// otherwise they arrive at 0 in the order of the file, and stay.
 pub fn read<N: Read, P: Read>(
     nodes: Source<'_, N>,
     pods: Source<'_, P>,
@@ -135,7 +134,7 @@ pub fn read<N: Read, P: Read>(
     })
 }
 
-/// The requests of the pods, in the order of the file; their times are not read.
+/// Returns the requests of the pods in the order of the file; their times are ignored.
 pub fn requests<P: Read>(
     pods: Source<'_, P>,
     columns: &Columns,
@@ -195,13 +194,13 @@ fn node(row: &Row<'_>) -> Result<Cell, TraceError> {
     Ok(cell)
 }
 
-/// How many gpus; none if it is 0.
+/// Returns the number of gpus; none if it is 0.
 fn gpus(row: &Row<'_>, field: &'static str) -> Result<Option<u32>, TraceError> {
     let count = row.number(field, MAX_DEVICES.into())?;
     Ok(count.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0))
 }
 
-/// The models that a field names, sorted.
+/// Returns the models that a field names, sorted.
 fn models(row: &Row<'_>, field: &'static str) -> Result<Vec<String>, TraceError> {
     let models = row.text(field).split('|').map(str::trim);
     let models: BTreeSet<&str> = models.filter(|model| !model.is_empty()).collect();
@@ -224,7 +223,7 @@ fn pod(row: &Row<'_>, kind: Kind, timed: bool) -> Result<Pod, TraceError> {
     request.id = name;
     request.kind = kind;
     request.cpu_millis = amount("cpu_milli")?;
-    // a share of each gpu; without the column, all of each
+    // a share of each gpu; without the column, the whole of each
     let share = row.number("gpu_milli", EACH)?.unwrap_or(EACH);
     let models = models(row, "gpu_spec")?;
     if let Some(count) = gpus(row, "num_gpu")?.filter(|_| share > 0) {

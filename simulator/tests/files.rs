@@ -1,4 +1,4 @@
-//! Scenario files: what is refused, where and how.
+//! Scenario files: what is rejected, where and how.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use simulator::scenario::{Decider, Scenario};

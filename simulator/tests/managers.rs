@@ -26,7 +26,7 @@ const WEB: &str = r#"
 put = { app = "web", instances = 40, memory_mb = 20, disk_mb = 1, update = { max_in_flight = 10, min_healthy = "0s" } }
 "#;
 
-/// The default ttl of a cell, milliseconds.
+/// The default ttl of a cell, in milliseconds.
 const TTL_MS: f64 = 15_000.0;
 
 fn read(text: &str) -> Scenario {
@@ -50,7 +50,7 @@ fn kept(text: &str) -> Kept {
     run.figures.kept.unwrap()
 }
 
-/// All that is wanted runs at the end, and nothing twice.
+/// Checks that everything wanted runs at the end, and nothing twice.
 fn assert_whole(kept: &Kept, wanted: u64) {
     assert_eq!(kept.wanted, wanted);
     assert_eq!((kept.missing.end, kept.unrecovered), (0.0, 0), "{kept:?}");
@@ -84,7 +84,7 @@ fn what_is_lost_with_its_cells_runs_again() {
     assert!(kept.recovery_ms.max <= 2.0 * TTL_MS, "{kept:?}");
 }
 
-/// A zone is away for a minute, and its share of each app is in the other one.
+/// A zone is away for a minute, and its share of each app moves to the other one.
 const ZONE_LOST: &str =
     "[[faults]]\nat = \"20s\"\nfor = \"40s\"\nkind = \"zone-lost\"\nzone = \"z2\"\n";
 
@@ -98,7 +98,7 @@ fn a_zone_that_is_back_stays_empty_until_somebody_rebalances() {
     let kept = with.figures.kept.unwrap();
     assert_whole(&kept, 40);
     assert_eq!((kept.moved, kept.failed_moves), (20, 0), "{kept:?}");
-    // a move is no loss
+    // a move is not a loss
     assert_eq!(kept.lost, 20, "{kept:?}");
     assert_eq!(with.figures.apps_sharing_zones, 0);
     let zones = with.figures.per_zone;
@@ -282,7 +282,7 @@ fn the_manuals_example_is_read() {
     assert_eq!(scenario.warnings, [""; 0]);
 }
 
-/// A shipped scenario; in the first of its sizes if it has several.
+/// Plays a shipped scenario with these replacements, at the first of its sizes if it has several.
 fn shipped(name: &str, smaller: &[(&str, &str)]) -> Kept {
     let mut text = shipped::find(name).unwrap().to_owned();
     for (from, to) in smaller {
@@ -293,7 +293,7 @@ fn shipped(name: &str, smaller: &[(&str, &str)]) -> Kept {
     play(&scenario, 1).figures.kept.unwrap()
 }
 
-/// As the shipped scenario, but with a tenth of the cells and apps: the full size takes long in debug builds.
+/// Like the shipped scenario, but with a tenth of the cells and apps, as the full size takes long in debug builds.
 #[test]
 fn half_of_the_cells_lost_at_once_is_made_up_for_in_two_ttls() {
     let smaller = [
@@ -321,6 +321,6 @@ fn a_rollout_of_a_thousand_instances_takes_less_than_half_a_minute() {
     assert_whole(&kept, 1_000);
     assert_eq!((kept.rollouts, kept.lost), (1, 0), "{kept:?}");
     assert!(kept.rollout_ms.max < 30_000.0, "{kept:?}");
-    // what was there is replaced before it is stopped
+    // instances are replaced before they are stopped
     assert!(kept.missing.mean < 10.0, "{kept:?}");
 }

@@ -1,9 +1,9 @@
-//! The report: its structure, and how it behaves in a browser.
+//! The report: its structure, and its behaviour in a browser.
 //!
-//! `VENDUE_TEST_REPORT_DIR=DIR` keeps the pages and pictures of them there, to be looked at.
+//! `VENDUE_TEST_REPORT_DIR=DIR` keeps the pages and screenshots of them there, for inspection.
 
 #![allow(clippy::unwrap_used)]
-// made-up numbers are small
+// synthetic numbers are small
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -125,13 +125,13 @@ fn media(browser: &mut Browser, media: &str, scheme: &str) {
     browser.settle();
 }
 
-/// Moves the pointer to the middle of what a selector finds first.
+/// Moves the pointer to the middle of the first match of a selector.
 fn hover(browser: &mut Browser, selector: &str) -> String {
     let at = browser.eval(&format!(
         "(() => {{ const e = document.querySelector('{selector}'); e.scrollIntoView({{block: 'center'}}); \
          const b = e.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2] }})()"
     ));
-    // a scroll hides what was shown: let its event pass first
+    // a scroll hides what was shown, so let its event pass first
     browser.settle();
     browser.call(
         "Input.dispatchMouseEvent",
@@ -152,7 +152,7 @@ fn the_pointer_shows_instances_and_values() {
     let pages = Pages::new();
     let mut browser = opened(&chromium, &pages.write("two-days-pointer", &outcome));
     let cell = &outcome.runs[0].cells[0];
-    // what was ran before comes first, then the app with the most memory
+    // what ran before comes first, then the app with the most memory
     let shown = hover(&mut browser, ".plot g rect");
     assert!(shown.starts_with("z1-cell-0: "), "{shown}");
     let known = cell.instances.iter().any(|i| {
@@ -249,7 +249,7 @@ fn empty_outcomes_make_valid_pages() {
     }
 }
 
-/// 250,000 instances under two policies fit into a page that draws what is looked at.
+/// 250,000 instances under two policies fit into a page that draws only what is in view.
 #[test]
 fn a_quarter_of_a_million_instances() {
     let Some(chromium) = browser::find() else {
@@ -272,7 +272,7 @@ fn a_quarter_of_a_million_instances() {
     browser.eval("document.querySelector('.maps').scrollIntoView()");
     pages.picture(&mut browser, "large");
 
-    // what is in view has been drawn, what is not has not; for paper, everything is
+    // only what is in view has been drawn; for printing, everything is
     let drawn = "document.querySelectorAll('.drawn canvas').length";
     let all = browser.eval("document.querySelectorAll('.plot').length");
     let some = browser.eval(drawn);
@@ -295,7 +295,7 @@ fn a_quarter_of_a_million_instances() {
     assert_quiet(&browser);
 }
 
-/// The script reads what was packed: under the pointer is the instance that belongs there.
+/// Checks that the script decodes what was packed: the instance that belongs there is under the pointer.
 fn assert_packed_is_read(browser: &mut Browser, outcome: &SimOutcome) {
     let run = 1;
     let cell = &outcome.runs[run].cells[3];
@@ -332,7 +332,7 @@ fn assert_packed_is_read(browser: &mut Browser, outcome: &SimOutcome) {
         })
         .collect();
     let missing: Vec<_> = expected.difference(&seen).collect();
-    // pointers are in whole pixels where blocks may be narrower: neighbours hide one another
+    // pointers are in whole pixels while blocks may be narrower, so neighbours hide one another
     assert!(
         missing.len() * 2 < expected.len(),
         "not found: {missing:?}\nseen: {seen:?}"
@@ -344,7 +344,7 @@ fn assert_packed_is_read(browser: &mut Browser, outcome: &SimOutcome) {
     );
 }
 
-/// Runs of very different length: each is drawn over its own length, and the pointer shows when.
+/// Runs of very different lengths are each drawn over their own length, and the pointer shows the time.
 #[test]
 fn runs_of_different_length_are_drawn_over_their_own_length() {
     let Some(chromium) = browser::find() else {
@@ -360,7 +360,7 @@ fn runs_of_different_length_are_drawn_over_their_own_length() {
     let text = text.as_str().unwrap();
     assert!(text.contains("drawn over its own length"), "{text}");
     assert!(text.contains("end of each run"), "{text}");
-    // the line of the short run reaches the right end as well
+    // the line of the short run also reaches the right end
     let ends = browser.eval(
         "[...document.querySelector('.chart[data-field=empty_cells]').querySelectorAll('path.line')]\
          .map(p => p.getAttribute('d').split('L').pop().split(' ')[0])",
@@ -378,7 +378,7 @@ fn runs_of_different_length_are_drawn_over_their_own_length() {
     assert_quiet(&browser);
 }
 
-/// Beside a longer run, one that has ended has no value any more.
+/// Next to a longer run, a run that has ended has no value any more.
 #[test]
 fn the_pointer_shows_when_a_run_has_ended() {
     let Some(chromium) = browser::find() else {
@@ -449,7 +449,7 @@ fn twelve_policies_have_colours_of_their_own() {
     assert!(!html.contains("class=\"line p0 again\""));
 }
 
-/// However much there is, the page stays small enough to be sent and opened.
+/// However large the outcome is, the page stays small enough to be sent and opened.
 #[test]
 fn more_than_fits_is_shown_more_coarsely() {
     let outcome = sample::large(5, 1250, 62_500);

@@ -1,4 +1,4 @@
-//! The cluster under virtual time: determinism, aggregated messages, faults, and the end of a run.
+//! The cluster in virtual time: determinism, aggregated messages, faults, and the end of a run.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use simulator::{RunSettings, outcome::SimRun, scenario::Scenario};
@@ -77,7 +77,7 @@ fn the_same_seed_gives_the_same_bytes() {
 
 #[test]
 fn aggregated_messages_are_those_that_would_have_been_simulated() {
-    // with a constant latency no draw depends on which messages are simulated
+    // with a constant latency, no draw depends on which messages are simulated
     let text = format!("{ARRIVALS}[network]\nlatency = \"constant:1ms\"\n");
     let scenario = read(&text);
     for seed in 1..=3 {
@@ -121,7 +121,7 @@ cells = ["z1-cell-1"]
         let sent = |f: &simulator::outcome::Figures| f.messages[kind].sent;
         assert_eq!(sent(&simulated), sent(&aggregated), "{kind}");
     }
-    // those that were not simulated are aggregated by the mean of the interval
+    // advertisements that were not simulated are aggregated by the mean of the interval
     for kind in ["advertisement", "echo", "heartbeat"] {
         let (a, b) = (
             simulated.messages[kind].sent as f64,
@@ -247,7 +247,7 @@ kind = "auctioneer-restart"
     }
 }
 
-/// Instances were started before, during and after the drain: which are on the cell, at what time?
+/// Instances are started before, during and after the drain: which are on the cell, and when?
 #[test]
 fn a_drained_cell_ends_its_instances_at_the_deadline_leaves_and_returns_empty() {
     let start = |id: &str, at: &str, instances: u32| {
@@ -288,7 +288,7 @@ fn a_drained_cell_ends_its_instances_at_the_deadline_leaves_and_returns_empty() 
     assert_eq!(least, Some(5));
 }
 
-/// What ran before the first request is stopped like everything else.
+/// Instances from before the first request are stopped like all others.
 #[test]
 fn instances_of_before_can_be_stopped() {
     let cells = "[[groups]]\ntotal = { memory_mb = 1000 }\n\
@@ -437,7 +437,7 @@ kind = "nats-away"
         note.contains("nothing changed: 3 instances have no outcome"),
         "{note}"
     );
-    // a fault that ends is waited for, however late
+    // the end of a fault is waited for, however late
     let ends = text.replace("kind =", "for = \"5h\"\nkind =");
     let run = play(&read(&ends), 1, false);
     assert_eq!((run.figures.placed, run.notes.len()), (3, 0));

@@ -1,4 +1,4 @@
-//! Several nats-servers that are one.
+//! Several nats-servers that form one cluster.
 
 use std::{
     net::TcpListener,
@@ -13,13 +13,13 @@ use crate::{NatsServer, eventually_within};
 
 /// How long the servers may take to find each other and to elect a leader.
 const READY: Duration = Duration::from_secs(60);
-/// Ports for the servers among themselves: below those that Linux gives to outgoing connections, so that
-/// a server which is started again finds its port free.
+/// Ports for the servers' routes: below those that Linux assigns to outgoing connections, so that a restarted server
+/// finds its port free.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// So many servers as one cluster with JetStream, which store below this directory; `jetstream` is text for
-/// that block of their configuration. They do not tell clients of each other: who is to find another server
-/// must know its address. Returns when streams can be created.
+/// Starts `count` servers as one cluster with JetStream, which store below this directory; `jetstream` is text for that
+/// block of their configuration. They do not tell clients of each other: to find another server, a client must know its
+/// address. Returns once streams can be created.
 pub async fn cluster(count: usize, store: &Path, jetstream: &str) -> Vec<NatsServer> {
     let ports = free_ports(count);
     let routes: Vec<String> = ports
@@ -57,7 +57,7 @@ async fn can_create(client: &Client, replicas: usize) -> Result<(), String> {
     api(client, "STREAM.DELETE.PROBE", String::new()).await
 }
 
-/// A request to JetStream itself.
+/// Sends a request to JetStream itself.
 async fn api(client: &Client, what: &str, body: String) -> Result<(), String> {
     let answer = client.request(format!("$JS.API.{what}"), body.into()).await;
     let text = answer.map_err(|e| e.to_string())?.payload;
@@ -68,7 +68,7 @@ async fn api(client: &Client, what: &str, body: String) -> Result<(), String> {
     Ok(())
 }
 
-/// Ports on which nobody listens now; another test begins at another one.
+/// Returns ports on which nobody listens now; other tests begin at other ports.
 fn free_ports(count: usize) -> Vec<u16> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanos = since.map_or(0, |since| since.subsec_nanos());

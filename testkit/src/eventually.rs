@@ -1,4 +1,4 @@
-//! Waiting for a condition.
+//! Waits for a condition.
 
 use std::{fmt::Display, time::Duration};
 
@@ -10,11 +10,11 @@ pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(20);
 /// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The result of one check: the value, or what was there instead.
+/// The result of one check: the value, or what was found instead.
 pub trait Check {
     /// What [`eventually`] returns.
     type Value;
-    /// The value, or what was found in its place.
+    /// Returns the value, or what was found in its place.
     fn found(self) -> Result<Self::Value, String>;
 }
 
@@ -40,8 +40,8 @@ impl Check for bool {
     }
 }
 
-/// Looks again and again until `look` finds what it looks for (`Some`, `Ok` or `true`), for 20
-/// seconds at most; then panics, saying `what` was awaited and what was last seen.
+/// Repeats `look` until it finds what it looks for (`Some`, `Ok` or `true`), for at most 20 seconds; then panics,
+/// saying `what` was awaited and what was last seen.
 ///
 /// ```no_run
 /// # async fn count() -> usize { 3 }
@@ -61,7 +61,7 @@ pub fn eventually<R: Check>(
     eventually_within(DEFAULT_DEADLINE, what, look)
 }
 
-/// Like [`eventually`], for `deadline` at most. A look that hangs counts as nothing seen.
+/// Like [`eventually`], for at most `deadline`. A look that hangs counts as having seen nothing.
 #[track_caller]
 pub fn eventually_within<R: Check>(
     deadline: Duration,

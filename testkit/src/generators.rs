@@ -1,5 +1,5 @@
-//! Valid cells and requests for property tests. Names are from small sets, so that apps, zones and
-//! stacks coincide; everything shrinks towards one plain, empty cell and one small request.
+//! Valid cells and requests for property tests. Names come from small sets, so that apps, zones and stacks coincide;
+//! everything shrinks towards one plain, empty cell and one small request.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn one_of(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     sample::select(words).prop_map(String::from)
 }
 
-/// Realistic sizes: a fifth of the cells have no disk or container limit.
+/// Generates realistic sizes: a fifth of the cells have no disk or container limit.
 fn total() -> impl Strategy<Value = Resources> {
     let extra = option::weighted(0.2, 1..8_i64);
     let cards = option::weighted(0.2, 1..=3_u32);
@@ -47,7 +47,7 @@ fn total() -> impl Strategy<Value = Resources> {
         )
 }
 
-/// The set, with so much free on its first device.
+/// Returns the set with this much free on its first device.
 fn with_free(total: &DeviceSet, first: i64) -> DeviceSet {
     let mut set = total.clone();
     if first != total.each {
@@ -57,7 +57,7 @@ fn with_free(total: &DeviceSet, first: i64) -> DeviceSet {
     set
 }
 
-/// What is available of a total: any share of each, down to an overcommitment of 10 %.
+/// Generates what is available of a total: any share of each, down to an overcommitment of 10 %.
 fn available(total: &Resources) -> impl Strategy<Value = Resources> + use<> {
     let total = total.clone();
     collection::vec(-10..=100_i64, 6).prop_map(move |percent| {
@@ -81,7 +81,7 @@ fn available(total: &Resources) -> impl Strategy<Value = Resources> + use<> {
     })
 }
 
-/// A valid cell of this name.
+/// Generates a valid cell with this name.
 pub fn cell_named(name: impl Into<String>) -> impl Strategy<Value = Cell> {
     let name = name.into();
     let room = total().prop_flat_map(|total| {
@@ -122,12 +122,12 @@ pub fn cell_named(name: impl Into<String>) -> impl Strategy<Value = Cell> {
     })
 }
 
-/// A valid cell, named `cell-0`.
+/// Generates a valid cell named `cell-0`.
 pub fn cell() -> impl Strategy<Value = Cell> {
     cell_named("cell-0")
 }
 
-/// Up to `most` valid cells, named `cell-0`, `cell-1` and so on.
+/// Generates up to `most` valid cells, named `cell-0`, `cell-1` and so on.
 pub fn cells(most: usize) -> impl Strategy<Value = Vec<Cell>> {
     collection::vec(cell(), 0..=most).prop_map(|mut cells| {
         for (i, cell) in cells.iter_mut().enumerate() {
@@ -137,7 +137,7 @@ pub fn cells(most: usize) -> impl Strategy<Value = Vec<Cell>> {
     })
 }
 
-/// A valid request without an id and without a command.
+/// Generates a valid request without an id and without a command.
 pub fn request() -> impl Strategy<Value = Request> {
     let what = (
         one_of(&APPS),

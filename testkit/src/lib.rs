@@ -1,10 +1,10 @@
-//! For tests only: what integration tests need in order not to depend on the machine's speed.
+//! For tests only: what integration tests need to be independent of the machine's speed.
 //!
-//! - [`NatsServer`]: a real nats-server for one test, which ends with the test; [`cluster()`]: several that are one.
-//! - [`eventually()`]: wait for a condition, with a deadline instead of a sleep.
+//! - [`NatsServer`]: a real nats-server for one test, which ends with the test; [`cluster()`]: several that form one.
+//! - [`eventually()`]: waits for a condition, with a deadline instead of a sleep.
 //! - [`Link`]: a network link that can be blocked or cut.
 //! - [`generators`]: valid cells and requests for property tests.
-//! - [`lists`]: what cells report of their instances.
+//! - [`lists`]: what cells report about their instances.
 //!
 //! Everything here panics on failure, as assertions do: a test could not handle it anyway.
 

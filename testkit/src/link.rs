@@ -9,17 +9,17 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// What passes through the link.
+/// The state of the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
-    /// Nothing moves, in neither direction.
+    /// Whether nothing moves, in either direction.
     blocked: bool,
-    /// Grows with every cut; a connection made in an earlier epoch is closed.
+    /// Grows with every cut; connections made in an earlier epoch are closed.
     epoch: u64,
 }
 
-/// A TCP proxy that can be blocked as a broken network would block it: no byte moves, and no side
-/// is notified. When dropped, it closes everything. It lives on the runtime that made it.
+/// A TCP proxy that can be blocked like a broken network: no byte moves, and neither side is notified. When dropped, it
+/// closes everything. It lives on the runtime that created it.
 #[derive(Debug)]
 pub struct Link {
     port: u16,
@@ -28,8 +28,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link to a port of 127.0.0.1. Something must listen there only when a client connects;
-    /// otherwise that connection is closed.
+    /// Creates a link to a port of 127.0.0.1. Something must listen there only by the time a client connects; otherwise
+    /// that connection is closed.
     pub async fn to(server_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
@@ -45,18 +45,18 @@ impl Link {
         }
     }
 
-    /// The port for clients to connect to.
+    /// Returns the port for clients to connect to.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `nats://127.0.0.1:port`; for a server with a token, see [`crate::NatsServer::url_of`].
+    /// Returns `nats://127.0.0.1:port`; for a server with a token, see [`crate::NatsServer::url_of`].
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// From now on no byte moves, in either direction. Connections stay open, new ones are accepted
-    /// and hang, and what is sent meanwhile arrives late, after [`Link::unblock`].
+    /// Blocks the link: from now on no byte moves, in either direction. Connections stay open, new ones are accepted
+    /// but hang, and what is sent meanwhile arrives late, after [`Link::unblock`].
     pub fn block(&self) {
         self.state.send_modify(|state| state.blocked = true);
     }
@@ -83,7 +83,7 @@ async fn accept(listener: TcpListener, server: SocketAddr, state: watch::Receive
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            // out of file descriptors or the like: the waiting client's test reports it
+            // an error such as running out of file descriptors is reported by the waiting client's test
             Ok((client, _)) = listener.accept() => {
                 connections.spawn(serve(client, server, state.clone()));
             }
@@ -92,7 +92,7 @@ async fn accept(listener: TcpListener, server: SocketAddr, state: watch::Receive
     }
 }
 
-/// One connection, until its end or the next cut. Both sockets close when it returns.
+/// Serves one connection until its end or the next cut. Both sockets close when it returns.
 async fn serve(client: TcpStream, server: SocketAddr, mut state: watch::Receiver<State>) {
     let epoch = state.borrow().epoch;
     let pass = state.clone();
@@ -110,7 +110,7 @@ async fn serve(client: TcpStream, server: SocketAddr, mut state: watch::Receiver
         }
     };
     tokio::select! {
-        // an error of either side closes both
+        // an error on either side closes both
         _ended = forward => {}
         _cut = state.wait_for(|now| now.epoch != epoch) => {}
     }
@@ -124,8 +124,8 @@ async fn pump(
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        // before the read, so that a sender's pipe fills up; after it, so that bytes that were in
-        // transit when the link was blocked do not pass
+        // before the read, so that a sender's pipe fills up; after it, so that bytes in transit when the link was
+        // blocked do not pass
         unblocked(&mut state).await;
         let count = from.read(&mut buffer).await?;
         unblocked(&mut state).await;

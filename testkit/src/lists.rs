@@ -1,11 +1,11 @@
-//! What cells report of their instances, for tests of what is read from it.
+//! What cells report about their instances, for tests of code that reads it.
 
 use shared::{
     Incarnation, InstanceId, VERSION,
     wire::{Instance, InstanceState, InstancesAnswer, RunningIds},
 };
 
-/// An LRP of 16 MiB that has been running for 1 ms, and of which nothing else is said.
+/// Returns an LRP of 16 MiB that has been running for 1 ms, with nothing else set.
 pub fn instance(id: InstanceId, app: &str, index: u32) -> Instance {
     Instance {
         age_ms: 1,
@@ -15,7 +15,7 @@ pub fn instance(id: InstanceId, app: &str, index: u32) -> Instance {
     }
 }
 
-/// A cell's whole list, in one message, of its first incarnation.
+/// Returns a cell's whole list in one message, of its first incarnation.
 pub fn list(cell: &str, instances: Vec<Instance>) -> InstancesAnswer {
     InstancesAnswer {
         v: VERSION,

@@ -9,7 +9,7 @@ use nats_server::{Error, Options, Places, Server};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-/// How long a server may take to freeze, and how long another test may occupy its port.
+/// How long a server may take to freeze, and how long another test may hold its port.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A nats-server on 127.0.0.1 that belongs to one test. When dropped, it is killed and its files
@@ -18,12 +18,12 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 pub struct NatsServer(Server);
 
 impl NatsServer {
-    /// A server with every option at its default.
+    /// Starts a server with every option at its default.
     pub async fn start() -> Self {
         Self::start_with(Options::default()).await
     }
 
-    /// A server that requires this token.
+    /// Starts a server that requires this token.
     pub async fn with_token(token: &str) -> Self {
         let token = Some(token.to_owned());
         Self::start_with(Options {
@@ -33,7 +33,7 @@ impl NatsServer {
         .await
     }
 
-    /// A server with this configuration text.
+    /// Starts a server with this configuration text.
     pub async fn with_config(config: &str) -> Self {
         let config = config.to_owned();
         Self::start_with(Options {
@@ -43,7 +43,7 @@ impl NatsServer {
         .await
     }
 
-    /// A server with these options; returns when it accepts connections.
+    /// Starts a server with these options; returns when it accepts connections.
     pub async fn start_with(options: Options) -> Self {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -54,34 +54,33 @@ impl NatsServer {
         }
     }
 
-    /// The port it listens on; the same one after a restart.
+    /// Returns the port it listens on, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         self.0.port()
     }
 
-    /// `127.0.0.1:port`.
+    /// Returns `127.0.0.1:port`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port())
     }
 
-    /// Its address as a URL, the token included where there is one (`nats://token@…`, which the
-    /// `nats` tool takes; `async_nats::connect` alone reads no token out of a URL).
+    /// Returns its address as a URL, including the token if there is one (`nats://token@…`, which the `nats` tool
+    /// accepts; `async_nats::connect` by itself does not read a token from a URL).
     pub fn url(&self) -> String {
         self.0.url()
     }
 
-    /// The same through another port of this machine, such as that of a [`crate::Link`].
+    /// Returns the URL through another port of this machine, such as that of a [`crate::Link`].
     pub fn url_of(&self, port: u16) -> String {
         self.0.url_through(port)
     }
 
-    /// A client of this server.
+    /// Returns a client of this server.
     pub async fn client(&self) -> async_nats::Client {
         self.client_through(self.port()).await
     }
 
-    /// A client that connects through another port of this machine, such as that of a
-    /// [`crate::Link`].
+    /// Returns a client that connects through another port of this machine, such as that of a [`crate::Link`].
     pub async fn client_through(&self, port: u16) -> async_nats::Client {
         let options = match self.0.token() {
             Some(token) => async_nats::ConnectOptions::with_token(token.to_owned()),
@@ -91,12 +90,12 @@ impl NatsServer {
         connected.unwrap_or_else(|e| panic!("no client at port {port}: {e}\n{}", self.log()))
     }
 
-    /// The last lines of its log since it was last started.
+    /// Returns the last lines of its log since it was last started.
     pub fn log(&self) -> String {
         self.0.log()
     }
 
-    /// Its process id, while it runs.
+    /// Returns its process id while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.0.pid()
     }
@@ -126,8 +125,8 @@ impl NatsServer {
         }
     }
 
-    /// Freezes it (SIGSTOP): its connections stay open and nothing answers. Returns when the last of
-    /// its threads stands still, which the signal alone does not promise.
+    /// Freezes it (SIGSTOP): its connections stay open and nothing answers. Returns once all of its threads have
+    /// stopped, which the signal alone does not guarantee.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
         let deadline = Instant::now() + TIMEOUT;
@@ -137,7 +136,7 @@ impl NatsServer {
         }
     }
 
-    /// Lets it go on after [`NatsServer::pause`].
+    /// Resumes it after [`NatsServer::pause`].
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -148,8 +147,8 @@ impl NatsServer {
     }
 }
 
-/// What was started, or none while the port is in use: a server on its way out, or a passing
-/// connection of another test, may hold it for a moment. Panics at any other failure.
+/// Returns what was started, or none while the port is in use: a server that is ending, or a short connection of
+/// another test, may hold it for a moment. Panics on any other failure.
 fn unless_in_use<T>(started: Result<T, Error>, deadline: Instant) -> Option<T> {
     match started {
         Ok(started) => Some(started),
@@ -158,7 +157,7 @@ fn unless_in_use<T>(started: Result<T, Error>, deadline: Instant) -> Option<T> {
     }
 }
 
-/// Where nats-server is. Panics, saying what to do, when there is none.
+/// Returns the path of nats-server. Panics if there is none, saying what to do.
 pub fn server_binary() -> PathBuf {
     let places = Places::of_this_process();
     places.find().unwrap_or_else(|| panic!("{places}"))

@@ -1,4 +1,4 @@
-//! The test server itself: everything other tests rely on.
+//! Tests of the test server itself, on which all other tests rely.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn is_killed_when_its_test_panics() {
     assert!(!runs(pid));
 }
 
-/// Not a test by itself: the process that the next one starts. It ends without running any Drop.
+/// Not a test by itself, but the process that the next one starts. It ends without running any Drop.
 #[tokio::test]
 async fn start_and_abort() {
     if std::env::var_os("TESTKIT_ABORT").is_some() {
@@ -153,7 +153,7 @@ async fn a_blocked_link_holds_everything_and_loses_nothing() {
     far.flush().await.expect("flush");
     let mut at_near = near.subscribe("to.near").await.expect("subscribe");
     near.flush().await.expect("flush");
-    // through the whole link once, so that the subscription is known to be there
+    // one message through the whole link, so that the subscription is known to exist
     echo(&far).await;
 
     link.block();
@@ -208,7 +208,7 @@ async fn a_cut_link_closes_and_takes_new_connections() {
     echo(&client).await;
 }
 
-/// What a request to JetStream, or a message to one of its streams, is answered.
+/// Returns the answer to a request to JetStream, or to a message to one of its streams.
 async fn jetstream(
     client: &async_nats::Client,
     subject: &str,
@@ -223,7 +223,7 @@ async fn jetstream(
     Ok(text)
 }
 
-/// How long servers may take to agree on a leader, on a machine with much other work.
+/// How long servers may take to agree on a leader, on a busy machine.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
 #[tokio::test]
@@ -232,7 +232,7 @@ async fn of_three_servers_two_go_on_and_the_third_comes_back() {
     let mut servers = testkit::cluster(3, store.path(), "").await;
     let client = servers[0].client().await;
     if client.server_info().version.starts_with("2.9.") {
-        // its streams of three replicas may have no leader for longer than this waits; managers refuse it
+        // its streams of three replicas may have no leader for longer than this waits, and managers refuse it
         return;
     }
     let config = r#"{"name":"S","subjects":["s"],"storage":"file","num_replicas":3}"#;
@@ -249,7 +249,7 @@ async fn of_three_servers_two_go_on_and_the_third_comes_back() {
     };
     stored(client.clone()).await;
     servers[1].restart().await;
-    // what it has missed it must have got from the others: two of the three are to have everything
+    // it must have received what it missed from the others: two of the three must have everything
     eventually_within(LIMIT, "all three to have the message", async || {
         let info = jetstream(&client, "$JS.API.STREAM.INFO.S", "").await?;
         let current = info.matches("\"current\":true").count();
@@ -257,7 +257,7 @@ async fn of_three_servers_two_go_on_and_the_third_comes_back() {
     })
     .await;
     servers[0].stop();
-    // with the server that was away there are two of three again
+    // together with the server that was away, there are two of three again
     stored(servers[1].client().await).await;
     let known = servers[2].client().await.server_info().connect_urls;
     assert_eq!(known, [""; 0], "clients learn of the other servers");

@@ -1,4 +1,4 @@
-//! The command line: what there is to type, and what becomes of it.
+//! The command line: its definition, and how commands are run.
 
 use std::process::ExitCode;
 
@@ -114,8 +114,8 @@ enum Command {
     Web(commands::web::WebArgs),
 }
 
-/// A value such as -5 is none for any option; but it is a value, and no option that does not exist, so that the
-/// error can say what was expected.
+/// Lets options take values such as -5, although none accepts it: as a value rather than an unknown option it leads to
+/// an error that says what was expected.
 fn taking_negative_numbers(command: clap::Command) -> clap::Command {
     let taking = |arg: clap::Arg| {
         let names = arg.get_value_names().unwrap_or_default();
@@ -123,7 +123,7 @@ fn taking_negative_numbers(command: clap::Command) -> clap::Command {
         if !arg.get_action().takes_values() {
             arg
         } else if is_size {
-            arg.allow_hyphen_values(true) // -5M is no number
+            arg.allow_hyphen_values(true) // -5M is not a number
         } else {
             arg.allow_negative_numbers(true)
         }
@@ -133,7 +133,7 @@ fn taking_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(taking_negative_numbers)
 }
 
-/// Does what was typed and says how it went.
+/// Runs the given command and returns its exit code.
 pub(crate) fn run(cli: &Cli) -> ExitCode {
     let default_log = match cli.command {
         Command::Rep(_) | Command::Auctioneer(_) | Command::Manager(_) | Command::Advertiser(_) => {
@@ -154,13 +154,13 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => report(&error, cli.global.output),
     };
-    // a blocked read of standard input must not hold the process
+    // a blocked read of standard input must not keep the process alive
     runtime.shutdown_background();
     code
 }
 
 impl Command {
-    /// Whether it runs until it is told to end, and ends in its own way.
+    /// Returns whether it runs until it is told to end, and handles that itself.
     fn is_role(&self) -> bool {
         if let Command::Policy(policy) = self {
             return policy.is_search();
@@ -178,7 +178,7 @@ impl Command {
         )
     }
 
-    /// Whether it decides itself what a violation of the server's permissions means.
+    /// Returns whether it decides by itself what a violation of the server's permissions means.
     fn handles_violations(&self) -> bool {
         matches!(
             self,
@@ -190,8 +190,8 @@ impl Command {
         )
     }
 
-    /// A role alone in its process gets one thread: it has one connection and one state machine, and
-    /// a message that crosses threads on its way costs more than a second thread brings.
+    /// Creates the runtime. A role alone in its process gets one thread: it has one connection and one state machine,
+    /// and passing messages between threads costs more than a second thread gains.
     fn runtime(&self) -> std::io::Result<tokio::runtime::Runtime> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         if matches!(self, Command::Rep(_) | Command::Auctioneer(_)) {
@@ -214,18 +214,18 @@ impl Command {
         let violations = &global.violations;
         let done = tokio::select! {
             done = work => done,
-            // an answer that does not come would be waited for in vain
+            // there is no point in waiting for an answer that will not come
             violation = violations.first(|_| true) => Err(not_permitted(&violation)),
             () = interrupted => Ok(self.interrupted()),
         };
         match violations.remembered() {
-            // what came of it may be less than there is
+            // the result may be incomplete
             Some(violation) => Err(not_permitted(&violation)),
             None => done,
         }
     }
 
-    /// Ctrl-C is how one leaves a stream, and breaks off everything else.
+    /// Handles Ctrl-C, which is the normal end of a stream and aborts everything else.
     fn interrupted(&self) -> Exit {
         match self {
             Command::Run(args) => args.note_interrupted(),

@@ -22,7 +22,7 @@ use crate::{
     output::{note, with_progress},
 };
 
-/// Who is asked.
+/// The role that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer<'a> {
     /// Any auctioneer.
@@ -55,11 +55,11 @@ pub(crate) struct Cluster {
     pub(crate) format: Format,
 }
 
-/// How long a question may take when nobody said otherwise.
+/// How long a question may take by default.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Cluster {
-    /// Connects once; a server that is not there is an error at once.
+    /// Connects once; an unreachable server is an immediate error.
     pub(crate) async fn connect(global: &Global) -> anyhow::Result<Self> {
         let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
         let options = nats_options(global, &short_name("vendue"), false);
@@ -71,7 +71,7 @@ impl Cluster {
         })
     }
 
-    /// Fails while the connection is lost: that nobody answered then says nothing.
+    /// Fails while the connection is lost, as then missing answers say nothing about the cluster.
     pub(crate) fn check_connected(&self) -> anyhow::Result<()> {
         if self.bus.client.connection_state() == State::Connected {
             return Ok(());
@@ -83,8 +83,8 @@ impl Cluster {
         ))
     }
 
-    /// Says on standard error when the connection is lost and when it is there again, until what this returns
-    /// is dropped: before the connection, whose end is no loss.
+    /// Reports on standard error when the connection is lost and restored, until the returned handle is dropped. Drop
+    /// it before the connection, whose end is not a loss.
     pub(crate) fn tell_of_connection(&self) -> AbortOnDropHandle<()> {
         let (mut connected, url) = (self.bus.connected.clone(), self.bus.url.clone());
         AbortOnDropHandle::new(tokio::spawn(async move {
@@ -117,7 +117,7 @@ impl Cluster {
             .map_err(|e| anyhow!("the answer from {who} cannot be read: {e}"))
     }
 
-    /// Asks with a body that is bytes already; an answer that is an error becomes one.
+    /// Asks with a body that is already serialised; an answer that is an error becomes one.
     pub(crate) async fn ask_raw(
         &self,
         who: Peer<'_>,
@@ -129,7 +129,7 @@ impl Cluster {
         with_progress(&format!("waiting for {who}"), asked).await
     }
 
-    /// The same, and says nothing while it waits: for many questions at once.
+    /// Does the same without reporting progress, for many questions at once.
     pub(crate) async fn ask_quietly(
         &self,
         who: Peer<'_>,
@@ -157,13 +157,13 @@ impl Cluster {
     }
 }
 
-/// A name of our own for a connection: `what-1a2b3c4d`.
+/// Returns a unique name for a connection: `what-1a2b3c4d`.
 pub(crate) fn short_name(what: &str) -> String {
     let id = uuid::Uuid::new_v4().simple().to_string();
     format!("{what}-{}", &id[..8])
 }
 
-/// The options of a connection as the command line gave them.
+/// Returns the connection options given on the command line.
 pub(crate) fn nats_options(global: &Global, name: &str, patient: bool) -> NatsOptions {
     NatsOptions {
         url: global.url().unwrap_or_default(),
@@ -180,7 +180,7 @@ pub(crate) fn nats_options(global: &Global, name: &str, patient: bool) -> NatsOp
     }
 }
 
-/// Connects, and says what to do when it fails.
+/// Connects; an error says what to do about it.
 pub(crate) async fn connect(options: &NatsOptions) -> anyhow::Result<Bus> {
     nats::connect(options).await.map_err(advise)
 }
@@ -203,8 +203,7 @@ fn advise(error: BusError) -> anyhow::Error {
     )
 }
 
-/// A chain of causes without those that the client says again: `authorization violation: nats: authorization
-/// violation`.
+/// Removes the causes that the client repeats from a chain: `authorization violation: nats: authorization violation`.
 fn each_once(chain: &str) -> String {
     let mut causes: Vec<&str> = Vec::new();
     for cause in chain.split(": ") {
@@ -278,7 +277,7 @@ fn unanswered(
     }
 }
 
-/// An error that came as an answer.
+/// Converts an error that arrived as an answer.
 pub(crate) fn refused(error: WireError) -> anyhow::Error {
     if error.code == code::INVALID_REQUEST {
         return Usage::of_field(error.field, error.message);

@@ -1,8 +1,7 @@
-//! Completion in the shell, of values too: cells, apps, zones, policies, scenarios, contexts.
+//! Completion in the shell, including values: cells, apps, zones, policies, scenarios, contexts.
 //!
-//! What an argument takes, its value name says (`CELL`, `APP`, `NAME|FILE`), so that a new command
-//! completes without a word here. Completing asks the cluster that the line names, briefly, and says
-//! nothing where nobody answers.
+//! The name of an argument's value determines what it takes (`CELL`, `APP`, `NAME|FILE`), so a new command completes
+//! without changes here. Completion briefly asks the cluster that the line names, and stays silent if nobody answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,21 +31,21 @@ use crate::{
     context::{Format, Global},
 };
 
-/// The shell's name stands in it when the shell asks.
+/// The variable that contains the shell's name when a shell asks.
 const VARIABLE: &str = "VENDUE_COMPLETE";
-/// A person waits for it: what has not been answered by then is not offered.
+/// A person is waiting: what is not answered within this time is not offered.
 const DEADLINE: Duration = Duration::from_millis(300);
-/// How many cells there are is not asked first: this long after the last answer there are no more.
+/// How long to wait after the last answer, as the number of cells is not asked for first.
 const QUIET: Duration = Duration::from_millis(80);
 
 const SHELLS: Shells<'static> = Shells(&[&BashWords, &Elvish, &Fish, &Powershell, &Zsh]);
 
-/// Whether a shell asks for completions instead of running a command.
+/// Returns whether a shell asks for completions instead of running a command.
 pub(crate) fn is_asked() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Answers the shell. False: it does not ask after all.
+/// Answers the shell. Returns false if it does not ask after all.
 pub(crate) fn answer(command: &Command) -> io::Result<bool> {
     let asked = CompleteEnv::with_factory(|| completing(command))
         .var(VARIABLE)
@@ -55,7 +54,7 @@ pub(crate) fn answer(command: &Command) -> io::Result<bool> {
     asked.map_err(io::Error::other)
 }
 
-/// What a shell reads to ask us from then on.
+/// Returns what a shell reads to ask us from then on.
 pub(crate) fn registration(shell: &str) -> io::Result<Vec<u8>> {
     let completer = SHELLS.completer(shell);
     let completer = completer.ok_or_else(|| io::Error::other("no such shell"))?;
@@ -64,7 +63,7 @@ pub(crate) fn registration(shell: &str) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The command line without what is hidden, and with completers.
+/// Returns the command line without hidden parts, and with completers.
 fn completing(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned());
     if let Some(about) = command.get_about() {
@@ -81,7 +80,7 @@ fn completing(command: &Command) -> Command {
     shown.subcommands(commands.map(completing))
 }
 
-/// How the values of an argument are completed, where the library does not know.
+/// Returns how the values of an argument are completed, if the library does not know.
 fn completer(arg: &Arg) -> Option<ArgValueCompleter> {
     if arg.get_id() == "context" {
         return Some(ArgValueCompleter::new(contexts));
@@ -108,7 +107,7 @@ fn completer(arg: &Arg) -> Option<ArgValueCompleter> {
     })
 }
 
-/// A candidate and what is said of it.
+/// Candidates with their descriptions.
 type Candidates = BTreeMap<String, String>;
 
 fn matching(candidates: Candidates, typed: &OsStr) -> Vec<CompletionCandidate> {
@@ -143,7 +142,7 @@ fn scenarios(typed: &OsStr) -> Vec<CompletionCandidate> {
     found
 }
 
-/// Files whose names end so, and directories on the way.
+/// Completes files with these extensions, and directories on the way.
 fn files(typed: &OsStr, ends: &'static [&'static str]) -> Vec<CompletionCandidate> {
     let wanted = move |path: &Path| {
         let end = path.extension().and_then(OsStr::to_str);
@@ -175,7 +174,7 @@ fn cells(typed: &OsStr) -> Vec<CompletionCandidate> {
     matching(pool.into_iter().map(named).collect(), typed)
 }
 
-/// `3:like=` and a cell.
+/// Completes `3:like=` and a cell.
 fn cells_alike(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy();
     let Some(at) = typed.find('=') else {
@@ -193,7 +192,7 @@ fn zones(typed: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn apps(typed: &OsStr) -> Vec<CompletionCandidate> {
-    // `vendue app` knows only what was put
+    // `vendue app` only knows apps that were put
     let only_put = words().get(1).is_some_and(|word| word == "app");
     let known = asking(|cluster| async move {
         if only_put {
@@ -219,7 +218,7 @@ fn apps_and_cells(typed: &OsStr) -> Vec<CompletionCandidate> {
     found
 }
 
-/// Every cell and its zone.
+/// Returns every cell with its zone.
 async fn pool(cluster: &Cluster) -> Option<BTreeMap<String, String>> {
     let pool = instances::pool(cluster, DEADLINE).await.ok()?;
     let cells = pool.cells.into_iter();
@@ -230,7 +229,7 @@ async fn pool(cluster: &Cluster) -> Option<BTreeMap<String, String>> {
     )
 }
 
-/// The apps of which cells hold or remember instances, or auctioneers have some queued.
+/// Returns the apps of which cells hold or remember instances, or auctioneers have some queued.
 async fn apps_held(cluster: &Cluster) -> BTreeSet<String> {
     let mut apps = BTreeSet::new();
     let question = Instances {
@@ -257,7 +256,7 @@ async fn apps_held(cluster: &Cluster) -> BTreeSet<String> {
     apps
 }
 
-/// The first page of the apps that managers keep running.
+/// Returns the first page of the apps that managers keep running.
 async fn apps_put(cluster: &Cluster) -> BTreeSet<String> {
     let question = AppList::default();
     let subject = cluster.subjects.app_list();
@@ -266,7 +265,7 @@ async fn apps_put(cluster: &Cluster) -> BTreeSet<String> {
     apps.into_iter().map(|status| status.app).collect()
 }
 
-/// Asks the cluster that the line names; nothing when it does not answer in time.
+/// Asks the cluster that the line names; nothing if it does not answer in time.
 fn asking<T, F>(question: impl FnOnce(Cluster) -> F) -> Option<T>
 where
     F: Future<Output = Option<T>>,
@@ -283,20 +282,20 @@ where
         };
         question(cluster).await
     };
-    // the parts have deadlines of their own: this one is for connecting
+    // the parts have their own deadlines: this one is for connecting
     let asked = async { tokio::time::timeout(DEADLINE * 2, asked).await };
     let found = runtime.block_on(asked).ok().flatten();
     runtime.shutdown_background();
     found
 }
 
-/// The line so far, as the shell gave it.
+/// Returns the line so far, as given by the shell.
 fn words() -> Vec<OsString> {
     let line = std::env::args_os().skip_while(|word| word != "--").skip(1);
     line.take_while(|word| word != "--").collect()
 }
 
-/// Where the cluster is, by the line and the environment.
+/// Returns where the cluster is, according to the line and the environment.
 fn global(words: Vec<OsString>) -> Option<Global> {
     let flags = ["nats", "prefix", "creds", "context"];
     let mut given = vec![OsString::from("vendue")];
@@ -318,8 +317,8 @@ fn global(words: Vec<OsString>) -> Option<Global> {
     Global::from_arg_matches(&matches).ok()
 }
 
-/// bash, with the words as they were typed: by itself it splits them at `:`, `=` and `@`, too, and an
-/// address or `--policy=diego` is not one word any more.
+/// bash, with the words as they were typed: by default it also splits them at `:`, `=` and `@`, so that an address or
+/// `--policy=diego` would no longer be one word.
 struct BashWords;
 
 const BASH: &str = r#"

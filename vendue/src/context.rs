@@ -1,5 +1,5 @@
-//! What every command is given and what it returns: the global options, the output format, the exit
-//! codes and the error for bad usage. Imports nothing of this crate.
+//! The input and results common to all commands: the global options, the output format, the exit codes and the error
+//! for bad usage. Imports nothing of this crate.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -69,25 +69,25 @@ fn filter(text: &str) -> Result<String, String> {
 }
 
 impl Global {
-    /// The server's address: the flag's, else the environment's (a context that a flag names brings
-    /// its own).
+    /// Returns the server's address: the flag's, else the environment's, unless a flag names a context, which brings
+    /// its own.
     pub(crate) fn url(&self) -> Option<String> {
         self.nats
             .clone()
             .or_else(|| self.environment_variable("NATS_URL"))
     }
 
-    /// The credentials file, in the same way.
+    /// Returns the credentials file, in the same way.
     pub(crate) fn creds(&self) -> Option<PathBuf> {
         self.file(self.creds.as_ref(), "NATS_CREDS")
     }
 
-    /// The file of an nkey, in the same way.
+    /// Returns the file of an nkey, in the same way.
     pub(crate) fn nkey(&self) -> Option<PathBuf> {
         self.file(self.nkey.as_ref(), "NATS_NKEY")
     }
 
-    /// TLS files, in the same way.
+    /// Returns the TLS files, in the same way.
     pub(crate) fn tls(&self) -> TlsOptions {
         let first = self.environment_variable("NATS_TLS_FIRST");
         TlsOptions {
@@ -99,7 +99,7 @@ impl Global {
         }
     }
 
-    /// What inboxes begin with, in the same way.
+    /// Returns the prefix of inboxes, in the same way.
     pub(crate) fn inbox_prefix(&self) -> Option<String> {
         let given = self.inbox_prefix.clone();
         given.or_else(|| self.environment_variable("NATS_INBOX_PREFIX"))
@@ -110,8 +110,8 @@ impl Global {
         flag.cloned().or_else(environment_variable)
     }
 
-    /// The context: the flag's; else, unless somebody names a server by its address, the
-    /// environment's or the selected one. So nobody's credentials go to a server that they are not for.
+    /// Returns the context: the flag's or, unless the server's address is given, the environment's or the selected one.
+    /// This way, credentials never go to a server that they are not for.
     pub(crate) fn context(&self) -> Option<String> {
         if self.context.is_some() || self.url().is_some() {
             return self.context.clone();
@@ -120,7 +120,7 @@ impl Global {
         named.or_else(shared::nats::selected_context)
     }
 
-    /// A flag that names a context comes before the environment.
+    /// Returns an environment variable, unless a flag names a context, which takes precedence.
     fn environment_variable(&self, variable: &str) -> Option<String> {
         let value = std::env::var(variable).ok();
         value.filter(|value| self.context.is_none() && !value.is_empty())
@@ -130,7 +130,7 @@ impl Global {
 /// How a command prints its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    // no documentation: it would be printed in the help of every command, a line for each
+    // no doc comments: each would be printed in the help of every command, on its own line
     #[default]
     Table,
     Json,
@@ -139,15 +139,15 @@ pub(crate) enum Format {
 /// How a command ended that could be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// As it should.
+    /// Success.
     Ok,
-    /// Not as it should; what went wrong has been said.
+    /// Failure; what went wrong has been reported.
     Failed,
-    /// What the user gave cannot be used; what is wrong with it has been said.
+    /// The user's input cannot be used; what is wrong with it has been reported.
     BadUsage,
-    /// Not everything found a place; it has been said.
+    /// Not everything found a place, which has been reported.
     Unplaced,
-    /// By Ctrl-C.
+    /// Ended by Ctrl-C.
     Interrupted,
 }
 
@@ -158,22 +158,22 @@ impl From<Exit> for ExitCode {
             Exit::Failed => 1,
             Exit::BadUsage => 2,
             Exit::Unplaced => 3,
-            Exit::Interrupted => 130, // as shells say it: 128 + SIGINT
+            Exit::Interrupted => 130, // the convention of shells: 128 + SIGINT
         })
     }
 }
 
-/// What the user gave cannot be used: exit code 2.
+/// The user's input cannot be used: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Usage {
-    /// The field or option at fault, where it is known.
+    /// The field or option at fault, if known.
     pub(crate) field: Option<String>,
     message: String,
 }
 
 impl Usage {
-    /// As an error to return.
+    /// Creates an error to return.
     pub(crate) fn because(why: impl std::fmt::Display) -> anyhow::Error {
         Self {
             field: None,
@@ -182,32 +182,32 @@ impl Usage {
         .into()
     }
 
-    /// As an error to return, of a field that has a name.
+    /// Creates an error to return for a named field.
     pub(crate) fn of_field(field: Option<String>, message: String) -> anyhow::Error {
         Self { field, message }.into()
     }
 
-    /// What is wrong with a checked value, with its field.
+    /// Creates an error for an invalid value, with its field.
     pub(crate) fn invalid(invalid: placement::Invalid) -> anyhow::Error {
         let message = invalid.to_string();
         Self::of_field(Some(invalid.field), message)
     }
 }
 
-/// Why a command failed, with a code that programs can tell apart: exit code 1.
+/// Why a command failed, with a code that programs can distinguish: exit code 1.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Failure {
-    /// One of [`failure_code`], or of the codes that the cluster answers with.
+    /// One of [`failure_code`], or a code from the cluster's answer.
     pub(crate) code: String,
     message: String,
 }
 
-/// The codes of failures that the cluster does not answer with; those are in `shared::wire::code`.
+/// The codes of failures that do not come from the cluster's answers; those are in `shared::wire::code`.
 pub(crate) mod failure_code {
     /// No connection to NATS.
     pub(crate) const UNREACHABLE: &str = "unreachable";
-    /// Asked, and no answer in time: it may have been done.
+    /// There was no answer in time: the request may have been carried out.
     pub(crate) const NO_ANSWER: &str = "no_answer";
     /// The server's permissions do not allow it.
     pub(crate) const NOT_PERMITTED: &str = "not_permitted";
@@ -216,7 +216,7 @@ pub(crate) mod failure_code {
 }
 
 impl Failure {
-    /// As an error to return.
+    /// Creates an error to return.
     pub(crate) fn because(code: &str, why: impl std::fmt::Display) -> anyhow::Error {
         Self {
             code: code.to_owned(),

@@ -1,6 +1,6 @@
-//! `vendue`: places work on cells over NATS. Every role and everything that people type.
+//! `vendue`: places work on cells over NATS. This program contains every role and every command.
 
-// texts for people are put together plainly: an allocation more does not matter
+// texts for people are built plainly: an extra allocation does not matter
 #![allow(clippy::format_push_string)]
 
 mod auth;
@@ -24,18 +24,18 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-/// An auctioneer under load allocates for a fifth of its time with the system's allocator.
+/// With the system's allocator, an auctioneer under load spends a fifth of its time allocating.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // before anything else: there is a supervisor for each instance, and it must stay small
+    // before anything else: there is a supervisor for each instance, so it must stay small
     match std::env::args_os().nth(1) {
         Some(first) if first == "supervise" => return rep::supervisor::main(),
         Some(first) if first == rep::supervisor::STEP => return rep::supervisor::step(),
         _ => {}
     }
-    // nobody reads what is wrong with a line that is not finished
+    // nobody reads error messages about an unfinished line
     match complete::is_asked().then(|| complete::answer(&cli::Cli::command())) {
         Some(Ok(true)) => return ExitCode::SUCCESS,
         Some(Err(_)) => return ExitCode::FAILURE,

@@ -1,4 +1,4 @@
-//! What goes to standard output and to standard error. Nothing here panics when they are closed.
+//! Writes to standard output and standard error. Nothing here panics when they are closed.
 
 use std::{
     fmt::Display,
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// The pause between two looks of `--watch`.
 pub(crate) const WATCH_PAUSE: Duration = Duration::from_secs(2);
 
-/// Begins a look of `--watch`, on an empty screen where there is one.
+/// Begins a look of `--watch`, on a cleared screen if there is one.
 pub(crate) fn begin_look() -> io::Result<()> {
     if io::stdout().is_terminal() {
         // from the upper left corner
@@ -24,15 +24,15 @@ pub(crate) fn begin_look() -> io::Result<()> {
     say(format_args!("{time}, every {pause}; Ctrl-C ends"))
 }
 
-/// One line on standard output.
+/// Prints one line on standard output.
 pub(crate) fn say(line: impl Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
-/// A line on standard output, wrapped between words on a terminal that is narrower; the rest stands
-/// four columns further in than the line begins.
+/// Prints a line on standard output, wrapped between words to the width of a terminal; continuation lines are indented
+/// by four more columns than the line.
 pub(crate) fn say_wrapped(line: &str) -> io::Result<()> {
     say(wrapped(line, crate::terminal::width()))
 }
@@ -59,15 +59,15 @@ fn wrapped(line: &str, width: Option<usize>) -> String {
     lines.join("\n")
 }
 
-/// Narrower than this nothing is wrapped.
+/// Below this width, nothing is wrapped.
 const MIN_WRAPPED: usize = 24;
 
-/// A value as JSON on standard output, indented.
+/// Prints a value as indented JSON on standard output.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(say(serde_json::to_string_pretty(value)?)?)
 }
 
-/// A document that has no version of its own, as JSON on standard output.
+/// Prints a document without a version of its own as JSON on standard output.
 pub(crate) fn document(body: &impl Serialize) -> anyhow::Result<()> {
     json(&Versioned {
         v: shared::VERSION,
@@ -75,7 +75,7 @@ pub(crate) fn document(body: &impl Serialize) -> anyhow::Result<()> {
     })
 }
 
-/// Every document is an object with a version.
+/// A document with the version that every document has.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
     v: shared::Version,
@@ -83,23 +83,23 @@ struct Versioned<'a, T> {
     body: &'a T,
 }
 
-/// A value as one line of JSON on standard output, for streams.
+/// Prints a value as one line of JSON on standard output, for streams.
 pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(say(serde_json::to_string(value)?)?)
 }
 
-/// A line on standard error: progress, warnings, advice.
+/// Prints a line on standard error: progress, warnings, advice.
 pub(crate) fn note(line: impl Display) {
-    // when nobody can read it, nobody needs it
+    // if nobody can read it, nobody needs it
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// A line on standard error, wrapped like [`say_wrapped`].
+/// Prints a line on standard error, wrapped like [`say_wrapped`].
 pub(crate) fn note_wrapped(line: &str) {
     note(wrapped(line, crate::terminal::width()));
 }
 
-/// A state's word in its colour (on a terminal only).
+/// Returns a state's word in its colour (on a terminal only).
 pub(crate) fn state_cell(state: &str) -> Cell {
     let color = match state {
         "running" => Color::Green,
@@ -110,13 +110,13 @@ pub(crate) fn state_cell(state: &str) -> Cell {
     Cell::new(state).fg(color)
 }
 
-/// A count with its noun: `1 cell`, `3 cells`. The noun's plural is made with an s.
+/// Formats a count with its noun: `1 cell`, `3 cells`. The plural is formed with an s.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{s}")
 }
 
-/// A length of time in one or two units: `850ms`, `12s`, `3m`, `5h`, `2d`.
+/// Formats a duration in one unit: `850ms`, `12s`, `3m`, `5h`, `2d`.
 pub(crate) fn age(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms}ms"),
@@ -127,15 +127,15 @@ pub(crate) fn age(ms: u64) -> String {
     }
 }
 
-/// A number without needless decimals.
+/// Formats a number without unnecessary decimals.
 pub(crate) fn number(n: f64) -> String {
     let text = format!("{n:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     text.to_owned()
 }
 
-/// A line of what somebody else wrote, which may not command the reader's terminal: control characters are shown as
-/// `�` (colours and tabs pass).
+/// Makes a line written by somebody else safe for the reader's terminal: control characters are shown as `�` (colours
+/// and tabs pass).
 pub(crate) fn printable(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -155,7 +155,7 @@ pub(crate) fn printable(text: &str) -> String {
     clean
 }
 
-/// Waits, and says on standard error what for: after two seconds, then every ten.
+/// Waits, and reports on standard error what for: after two seconds, then every ten.
 pub(crate) async fn with_progress<T>(what: &str, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     let mut pause = Duration::from_secs(2);

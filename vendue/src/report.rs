@@ -1,5 +1,5 @@
-//! How a command says that it failed: as text on standard error, or with `--output json` as one line of
-//! JSON on standard output, `{"v":1,"error":{"code":…,"message":…,"field":…}}`.
+//! Reports the failure of a command: as text on standard error or, with `--output json`, as one line of JSON on
+//! standard output, `{"v":1,"error":{"code":…,"message":…,"field":…}}`.
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -11,7 +11,7 @@ use crate::{
     usage,
 };
 
-/// Says why a command failed, and returns the exit code.
+/// Reports why a command failed, and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
     let closed_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
     if error.downcast_ref::<io::Error>().is_some_and(closed_pipe) {
@@ -39,7 +39,7 @@ pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
     }
 }
 
-/// Says what is wrong with a command line, or prints the help that was asked for.
+/// Reports what is wrong with a command line, or prints the requested help.
 pub(crate) fn report_usage(error: &clap::Error, args: impl Iterator<Item = OsString>) -> ExitCode {
     let bad_value = usage::bad_value(error);
     if error.use_stderr() && asks_for_json(args) {
@@ -63,7 +63,7 @@ fn print(error: &WireError) {
     }
 }
 
-/// An error and its sources, each once: libraries often print their source themselves.
+/// Joins an error and its sources, each once, as libraries often print their source themselves.
 fn chain(error: &anyhow::Error) -> String {
     let mut whole = String::new();
     for link in error.chain().map(ToString::to_string) {
@@ -76,7 +76,7 @@ fn chain(error: &anyhow::Error) -> String {
     whole
 }
 
-/// What is wrong, and the tip: not how the command is used in general.
+/// Keeps what is wrong, and the tip, but not the general usage of the command.
 fn without_usage(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let text = text.split("\nUsage:").next().unwrap_or(text);
@@ -85,7 +85,7 @@ fn without_usage(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether the command line, which cannot be read as a whole, asks for JSON.
+/// Returns whether the command line, which cannot be parsed as a whole, asks for JSON.
 fn asks_for_json(args: impl Iterator<Item = OsString>) -> bool {
     let args: Vec<OsString> = args.take_while(|arg| arg != "--").collect();
     let apart = args

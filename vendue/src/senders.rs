@@ -1,4 +1,4 @@
-//! Who told something: what a message says of its sender must be what its subject says.
+//! Checks senders: what a message says about its sender must match its subject.
 
 use std::time::Instant;
 
@@ -11,12 +11,12 @@ use shared::{
 
 use crate::output::{counted, note};
 
-/// Reads what was told, and drops what names another sender than its subject.
+/// Reads messages, and drops those that name another sender than their subject.
 #[derive(Debug, Default)]
 pub(crate) struct Senders(Seldom);
 
 impl Senders {
-    /// An event; none when it is dropped.
+    /// Reads an event; none if it is dropped.
     pub(crate) fn event(&self, subjects: &Subjects, message: &Message) -> Option<Event> {
         let event: Event = readable(message)?;
         let subject = subjects.event_of(&message.subject);
@@ -25,7 +25,7 @@ impl Senders {
         })
     }
 
-    /// A line of output; none when it is dropped.
+    /// Reads a line of output; none if it is dropped.
     pub(crate) fn line(&self, subjects: &Subjects, message: &Message) -> Option<LogLine> {
         let line: LogLine = readable(message)?;
         let subject = subjects.log_of(&message.subject);

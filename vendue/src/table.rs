@@ -1,9 +1,9 @@
 //! Tables that fit the terminal they are printed on.
 //!
-//! Standard output that is no terminal gets every column in full, on one line for each row. On a
-//! terminal, while the table is too wide, columns are left out in the order that the table states,
-//! and then the table's text column is wrapped. Names are never cut, so that they can be copied: where they alone
-//! are too wide, each row is printed as a list of its columns.
+//! If standard output is not a terminal, every column is printed in full, with one line per row. On a terminal, as long
+//! as the table is too wide, columns are left out in the order that the table states; then the table's text column is
+//! wrapped. Names are never cut, so that they can be copied: if they alone are too wide, each row is printed as a list
+//! of its columns.
 
 use std::io;
 
@@ -14,12 +14,12 @@ use crate::{
     terminal::{colours, width},
 };
 
-/// Blanks between two columns.
+/// Number of blanks between two columns.
 const GAP: usize = 2;
-/// A text column is not wrapped into fewer columns of the terminal than this.
+/// A text column is never wrapped to fewer columns of the terminal than this.
 const MIN_TEXT_WIDTH: usize = 24;
 
-/// Rows under a header, and how they may be made narrower.
+/// Rows under a header, and how they may be narrowed.
 #[derive(Debug)]
 pub(crate) struct Table {
     header: Vec<String>,
@@ -36,7 +36,7 @@ struct Layout {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new<S: ToString>(header: &[S]) -> Self {
         Self {
             header: header.iter().map(ToString::to_string).collect(),
@@ -46,13 +46,13 @@ impl Table {
         }
     }
 
-    /// The columns that are left out on a narrow terminal, the first of them first.
+    /// Sets the columns that are left out on a narrow terminal, in this order.
     pub(crate) fn optional(mut self, columns: &'static [&'static str]) -> Self {
         self.optional = columns;
         self
     }
 
-    /// The column of sentences, which is wrapped on a narrow terminal.
+    /// Sets the column of sentences, which is wrapped on a narrow terminal.
     pub(crate) fn text(mut self, column: &'static str) -> Self {
         self.text = Some(column);
         self
@@ -63,7 +63,7 @@ impl Table {
         self.rows.push(row.into());
     }
 
-    /// Prints it, and says on standard error which columns were left out.
+    /// Prints it, and reports on standard error which columns were left out.
     pub(crate) fn print(self) -> io::Result<()> {
         let layout = self.layout(width(), colours());
         say(layout.text)?;
@@ -74,7 +74,7 @@ impl Table {
         Ok(())
     }
 
-    /// The table for a terminal of so many columns; none = unlimited.
+    /// Returns the table for a terminal of this width; none = unlimited.
     fn layout(self, width: Option<usize>, colour: bool) -> Layout {
         let mut table = plain(colour);
         table.set_header(self.header.clone());
@@ -123,7 +123,7 @@ impl Table {
     }
 }
 
-/// One line for each column of each row, and an empty one between two rows.
+/// Formats one line per column of each row, with an empty line between rows.
 fn listed<'a>(header: &[String], rows: impl Iterator<Item = &'a Row>, colour: bool) -> String {
     let list = |row: &Row| {
         let mut list = plain(colour);
@@ -136,14 +136,14 @@ fn listed<'a>(header: &[String], rows: impl Iterator<Item = &'a Row>, colour: bo
     rows.map(list).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Two blanks between the columns that are there.
+/// Puts two blanks between the remaining columns.
 fn set_gaps(table: &mut comfy_table::Table) {
     for column in table.column_iter_mut() {
         column.set_padding((0, u16::try_from(GAP).unwrap_or(0)));
     }
 }
 
-/// A table without lines.
+/// Creates a table without lines.
 fn plain(colour: bool) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING);
@@ -155,7 +155,7 @@ fn plain(colour: bool) -> comfy_table::Table {
     table
 }
 
-/// The columns with the widths that they may be wrapped to.
+/// Returns the columns with the widths to which they may be wrapped.
 fn narrowest<'a>(columns: &[(&'a str, usize)], text: Option<&str>) -> Vec<(&'a str, usize)> {
     let narrowest = |(name, content): &(&'a str, usize)| {
         let wrapped = Some(*name) == text;
@@ -165,14 +165,14 @@ fn narrowest<'a>(columns: &[(&'a str, usize)], text: Option<&str>) -> Vec<(&'a s
     columns.iter().map(narrowest).collect()
 }
 
-/// The width of a table with these columns.
+/// Returns the width of a table with these columns.
 fn needed(columns: &[(&str, usize)]) -> usize {
     let gaps = GAP * columns.len().saturating_sub(1);
     columns.iter().map(|(_, width)| width).sum::<usize>() + gaps
 }
 
-/// The optional columns to leave out, until the others fit; a text column counts with the width that
-/// it can be wrapped to.
+/// Returns the optional columns to leave out until the others fit; a text column counts with the width to which it can
+/// be wrapped.
 fn too_many(
     columns: &[(&str, usize)],
     width: usize,

@@ -1,11 +1,11 @@
-//! What is wrong with a value on the command line, in the form of all our errors: the flag, the value,
-//! what was expected and an example; likewise what is missing. The library says the rest.
+//! Describes an invalid value on the command line in the form of all our errors: the flag, the value, what was expected
+//! and an example; likewise for missing arguments. The library reports the rest.
 
 use std::error::Error;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// The argument at fault, such as `--memory`, and the name of its value.
+/// Returns the argument at fault, such as `--memory`, and the name of its value.
 pub(crate) fn argument(error: &clap::Error) -> Option<(String, Option<String>)> {
     let named = match error.get(ContextKind::InvalidArg)? {
         ContextValue::String(name) => name.as_str(),
@@ -23,7 +23,7 @@ pub(crate) fn argument(error: &clap::Error) -> Option<(String, Option<String>)> 
     Some((flag, value))
 }
 
-/// One line on a value that cannot be used; none where the library's words stay.
+/// Returns one line about an invalid value; none if the library's message stays.
 pub(crate) fn bad_value(error: &clap::Error) -> Option<String> {
     if error.kind() == ErrorKind::MissingRequiredArgument {
         return missing(error);
@@ -53,7 +53,7 @@ pub(crate) fn bad_value(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// One line on arguments that are not there, with how the command is used.
+/// Returns one line about missing arguments, with the usage of the command.
 fn missing(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -74,7 +74,7 @@ fn one_of(value: &str, valid: &[String]) -> String {
     format!("expected one of {}{hint}", valid.join(", "))
 }
 
-/// What is expected of a value of this name, where its parser does not say it well itself.
+/// Returns what is expected of a value with this name, if its parser does not say it well.
 fn expected(name: &str) -> Option<&'static str> {
     Some(match name {
         "TIME" => "a time with its unit, such as 500ms, 30s, 5m or 1h30m",
@@ -88,13 +88,13 @@ fn expected(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The parser's words where they are ours; what the libraries say of numbers and times is no help.
+/// Returns the parser's message if it is ours; the libraries' messages about numbers and times do not help.
 fn in_own_words(value: &str, said: Option<&str>, form: Option<&str>) -> String {
     let said = said.unwrap_or_default();
     let said = said.strip_prefix(&format!("{value:?}: ")).unwrap_or(said);
     let said = said.strip_prefix(&format!("{value} ")).unwrap_or(said);
     match (form, said) {
-        // the library writes a range as Rust does: `is not in 1..=200`
+        // the library writes a range like Rust: `is not in 1..=200`
         (Some(form), said) if said.starts_with("is not in ") => {
             let range = said.trim_start_matches("is not in ").split_once("..=");
             range.map_or_else(

@@ -24,12 +24,12 @@ fn advertiser() -> Advertiser {
     Advertiser::new(cadence(), "z1-cell-0", 7, StateVersion(1), 0)
 }
 
-/// Runs until `until_ms`; returns when it advertised.
+/// Runs until `until_ms`; returns the times of advertisements.
 fn run(advertiser: &mut Advertiser, happens: &[(u64, Happens)], until_ms: u64) -> Vec<u64> {
     let mut version = advertiser.version;
     let mut sent = Vec::new();
     let mut happens = happens.iter().peekable();
-    // far more than any of these tests needs: reaching it is a failure
+    // far more than any of these tests needs: reaching this limit is a failure
     for _ in 0..100_000 {
         let happens_at = happens.peek().map_or(u64::MAX, |(at, _)| *at);
         let due_ms = advertiser.next_ms().unwrap_or(u64::MAX);
@@ -76,7 +76,7 @@ fn changes_are_advertised_at_once_but_at_most_every_100_ms() {
         .to_vec();
     let sent = run(&mut advertiser(), &changes, 2_000);
     assert_eq!(sent, [0, 1_000, 1_100, 1_300]);
-    // one that arrives with an advertisement just sent is answered by the next one
+    // a change right after an advertisement is covered by the next one
     let sent = run(
         &mut advertiser(),
         &[(1_000, Happens::Change), (1_001, Happens::Change)],
@@ -201,7 +201,7 @@ fn a_second_discover_is_answered_250_ms_after_the_first_answer() {
     let first_ms = 1_000 + advertiser.answer_delay_ms;
     assert_eq!(advertiser.next_ms(), Some(first_ms));
     advertiser.handle(first_ms, StateVersion(1), Trigger::Tick);
-    // asked again at once: not before the time in which all cells answer is over
+    // asked again at once: not answered before the answers of all cells are over
     advertiser.handle(first_ms + 1, StateVersion(1), Trigger::Discover);
     let due_ms = (first_ms + 1 + advertiser.answer_delay_ms).max(first_ms + ANSWER_MS);
     assert_eq!(advertiser.next_ms(), Some(due_ms));
@@ -209,7 +209,7 @@ fn a_second_discover_is_answered_250_ms_after_the_first_answer() {
 
 #[test]
 fn the_delay_and_the_jitter_of_a_cell_follow_from_its_name_and_the_seed() {
-    // frozen: a change here changes every simulated figure there ever was
+    // frozen: a change here changes every figure ever simulated
     let delay =
         |cell, seed| Advertiser::new(cadence(), cell, seed, StateVersion(1), 0).answer_delay_ms;
     assert_eq!([delay("a", 0), delay("b", 0), delay("a", 1)], [236, 71, 53]);
@@ -238,7 +238,7 @@ fn reps_of_old_advertise_no_changes() {
 }
 
 proptest! {
-    /// Whatever is asked and changed: no silence longer than an interval, no answer storm.
+    /// Whatever questions and changes occur: no silence longer than an interval, and no storm of answers.
     #[test]
     fn advertisements_are_neither_too_rare_nor_too_frequent(
         gaps in prop::collection::vec((0..400_u64, 0..2_usize), 0..200),
@@ -258,7 +258,7 @@ proptest! {
         for pair in sent.windows(2) {
             prop_assert!(pair[1] - pair[0] <= 5_000);
         }
-        // the two limits together: at most one per 100 ms and one more per 250 ms
+        // both limits combined: at most one per 100 ms, and one more per 250 ms
         for (i, first) in sent.iter().enumerate() {
             let in_a_second = sent[i..].iter().take_while(|at| **at < first + 1_000).count();
             prop_assert!(in_a_second <= 15, "{} in a second", in_a_second);

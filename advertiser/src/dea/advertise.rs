@@ -1,4 +1,4 @@
-//! What a DEA says of itself: `dea.advertise`, `staging.advertise`, `dea.start`, `dea.shutdown`, `dea.status`,
+//! What a DEA says about itself: `dea.advertise`, `staging.advertise`, `dea.start`, `dea.shutdown`, `dea.status`,
 //! `dea.discover`.
 
 use std::collections::BTreeMap;
@@ -9,26 +9,26 @@ use serde_json::Value;
 
 use super::{DeaBody, DeaFields, DeaLimits, DeaNumber};
 
-/// The zone of a DEA that names none.
+/// The zone of a DEA that does not name one.
 pub const DEFAULT_ZONE: &str = "default";
-/// The most apps of an advertisement; further ones are odd.
+/// The most apps in an advertisement; further ones are odd.
 const MAX_APPS: usize = 10_000;
 
-/// `dea.advertise`: what a DEA has left. Memory and disk are in MB of 2^20 bytes.
+/// `dea.advertise`: the resources that a DEA has left. Memory and disk are in MB of 2^20 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeaAdvertisement {
-    /// The DEA, new at each of its starts.
+    /// The DEA's id, new at each start.
     pub id: String,
     /// The names of its stacks.
     pub stacks: DeaStacks,
-    /// Capacity less what is reserved; may be 0 or negative.
+    /// Memory capacity less what is reserved; may be 0 or negative.
     pub available_memory: DeaNumber,
-    /// The same of disk; none = unlimited.
+    /// The same for disk; none = unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_disk: Option<DeaNumber>,
     /// Its instances by app, whatever their state.
     pub app_id_to_count: BTreeMap<String, u32>,
-    /// Where it stands.
+    /// Its zone.
     pub placement_properties: DeaPlacementProperties,
     /// Its HTTPS endpoint (from March 2016).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,9 +39,9 @@ pub struct DeaAdvertisement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum DeaStacks {
-    /// Their names.
+    /// The list of names.
     List(Vec<String>),
-    /// One text where a list is expected.
+    /// One text in place of a list.
     Text(String),
 }
 
@@ -52,8 +52,8 @@ impl Default for DeaStacks {
 }
 
 impl DeaStacks {
-    /// Whether a Cloud Controller takes the DEA for this stack: exactly this name; any part of a text that
-    /// stands for a list.
+    /// Returns whether a Cloud Controller uses the DEA for this stack: exactly this name in a list, or any substring of
+    /// a text that replaces the list.
     pub fn offers(&self, stack: &str) -> bool {
         match self {
             Self::List(names) => names.iter().any(|name| name == stack),
@@ -61,7 +61,7 @@ impl DeaStacks {
         }
     }
 
-    /// Their names.
+    /// Returns their names.
     pub fn names(&self) -> &[String] {
         match self {
             Self::List(names) => names,
@@ -70,10 +70,10 @@ impl DeaStacks {
     }
 }
 
-/// Where a DEA stands.
+/// The zone of a DEA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeaPlacementProperties {
-    /// Its zone; none = null, which to a Cloud Controller is a zone of its own.
+    /// Its zone; none = null, which a Cloud Controller treats as a zone of its own.
     pub zone: Option<String>,
 }
 
@@ -86,18 +86,18 @@ impl Default for DeaPlacementProperties {
 }
 
 impl DeaAdvertisement {
-    /// The zone; `(null)` where it is null.
+    /// Returns the zone, or `(null)` if it is null.
     pub fn zone(&self) -> &str {
         let zone = self.placement_properties.zone.as_deref();
         zone.unwrap_or("(null)")
     }
 
-    /// How many instances of this app it has.
+    /// Returns how many instances of this app it has.
     pub fn count_of(&self, app: &str) -> u32 {
         self.app_id_to_count.get(app).copied().unwrap_or(0)
     }
 
-    /// What it has left, in whole MB.
+    /// Returns what it has left, in whole MB.
     pub fn available(&self) -> Resources {
         let whole = |mb: DeaNumber| mb.floor().clamp(-MAX_AMOUNT, MAX_AMOUNT);
         Resources {
@@ -122,7 +122,8 @@ impl DeaBody for DeaAdvertisement {
     }
 }
 
-/// No object, and an object without a zone, are the default zone; null was sent for a while.
+/// Reads the zone. A missing object and an object without a zone stand for the default zone; null was sent for some
+/// time.
 fn placement_properties(fields: &mut DeaFields<'_>) -> DeaPlacementProperties {
     let key = "placement_properties";
     if fields.value(key).is_some_and(Value::is_null) {
@@ -211,7 +212,7 @@ pub struct DeaHello {
     pub id: String,
     /// Its address.
     pub ip: String,
-    /// The version of the DEA program, `0.0.1` of all of them.
+    /// The version of the DEA program, which is always `0.0.1`.
     pub version: String,
     /// The port of its file viewer (until December 2013).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -229,7 +230,7 @@ impl DeaBody for DeaHello {
     }
 }
 
-/// `dea.shutdown`: the DEA takes no more work. It may go on running what it has.
+/// `dea.shutdown`: the DEA takes no more work. What it runs may continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaShutdown {
     /// The DEA.
@@ -256,7 +257,7 @@ impl DeaBody for DeaShutdown {
 /// The reply to `dea.status`. Memory is in MB.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeaStatus {
-    /// Who it is.
+    /// Its id, address and version.
     #[serde(flatten)]
     pub hello: DeaHello,
     /// Capacity.
@@ -281,7 +282,7 @@ impl DeaBody for DeaStatus {
     }
 }
 
-/// `dea.discover`: who has room for this, asked by Cloud Controllers of the first generation.
+/// `dea.discover`: asks who has room for an app; sent by Cloud Controllers of the first generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaDiscover {
     /// The app.
@@ -312,8 +313,8 @@ impl DeaBody for DeaDiscover {
 }
 
 impl DeaDiscover {
-    /// How long a DEA waits before it answers, ms: the emptiest answers first. `instances` are those of the
-    /// app that it has; memory is in any unit.
+    /// Returns how long a DEA waits before it answers, in ms: the emptiest one answers first. `instances` counts its
+    /// instances of the app; memory is in any unit.
     pub fn delay_ms(instances: u32, reserved_memory: u64, memory: u64) -> u64 {
         let used = reserved_memory.saturating_mul(100) / memory.max(1);
         used.saturating_add(10 * u64::from(instances)).min(250)

@@ -1,8 +1,8 @@
 //! What a Cloud Controller would choose.
 //!
-//! The choice itself is that of the policy `dea`. Here is what stands around it in a Cloud Controller: which
+//! The choice itself is that of the policy `dea`. This module adds what surrounds it in a Cloud Controller: which
 //! advertisements count, how instances are accounted for until the next advertisement (memory and the count of the app,
-//! never disk), and on which advertisements it fails instead of choosing.
+//! never disk), and which advertisements make it fail instead of choose.
 
 use placement::{
     Cell, DecisionReport, Invalid, PlanContext, Policy, Pool, Report, Request, Resources,
@@ -10,20 +10,20 @@ use placement::{
 
 use super::{Dea, DeaAdvertisement, Estate};
 
-/// What one search of a Cloud Controller came to.
+/// The result of one search of a Cloud Controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeaChoice {
     /// One decision for each instance.
     pub decisions: Vec<DecisionReport>,
-    /// The DEAs whose advertisements were looked at.
+    /// The number of DEAs whose advertisements were considered.
     pub deas: usize,
-    /// The DEAs on whose advertisement a Cloud Controller fails, and why: it then finds no DEA at all. The
-    /// decisions are as if it did not.
+    /// The DEAs whose advertisement makes a Cloud Controller fail, and why: it then finds no DEA at all. The decisions
+    /// are made as if it did not fail.
     pub failing: Vec<(String, Invalid)>,
 }
 
 impl Estate {
-    /// The DEAs that a Cloud Controller would choose for the request at this time, one instance after the
+    /// Returns the DEAs that a Cloud Controller would choose for the request at this time, one instance after the
     /// other. `policy` is the preset `dea`.
     pub fn choose(
         &self,
@@ -62,14 +62,14 @@ impl Estate {
     }
 }
 
-/// A Cloud Controller reserves no disk.
+/// Reserves resources in the way of a Cloud Controller, which reserves no disk.
 fn reserve(mut cell: Cell, request: &Request) -> Cell {
     cell.available.memory_mb -= request.memory_mb;
     *cell.counts.apps.entry(request.app.clone()).or_insert(0) += 1;
     cell
 }
 
-/// The DEA as a cell. No advertisement says how much there is in all, and the policy asks only whether that is 0.
+/// Returns the DEA as a cell. No advertisement contains the total, but the policy only checks whether that is 0.
 fn cell(advertisement: &DeaAdvertisement, dea: &Dea, request: &Request) -> Cell {
     let available = advertisement.available();
     let total = Resources {
@@ -91,8 +91,8 @@ fn cell(advertisement: &DeaAdvertisement, dea: &Dea, request: &Request) -> Cell 
     cell
 }
 
-/// The odd field on which a Cloud Controller fails while it looks for a DEA for the request. It reads zone and count
-/// of every live advertisement, and memory and stacks only of those that passed what it looks at before.
+/// Returns the odd field that makes a Cloud Controller fail when it looks for a DEA for the request. It reads zone,
+/// counts and disk of every live advertisement, but memory and stacks only if the earlier checks have passed.
 fn fails_on<'a>(
     advertisement: &DeaAdvertisement,
     dea: &'a Dea,

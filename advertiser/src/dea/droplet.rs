@@ -1,4 +1,4 @@
-//! `run.droplet`: what a request says of a droplet, and the starts of DEAs that are the same.
+//! `run.droplet`: what a request says about a droplet, and the corresponding starts of DEAs.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,26 +8,26 @@ use serde_json::{Map, Value, json};
 
 use super::{DeaBody, DeaFields, DeaLimits, DeaStart, Hidden};
 
-/// Open files where a droplet does not say how many.
+/// The limit of open files if a droplet has none.
 const DEFAULT_FILES: i64 = 16_384;
-/// What nearly all Cloud Controllers were deployed as.
+/// The partition of nearly all deployed Cloud Controllers.
 const DEFAULT_PARTITION: &str = "default";
 
-/// A droplet, without what every instance has for itself.
+/// A droplet, without what is specific to each instance.
 #[derive(Clone, Default, PartialEq, Serialize)]
 pub struct DropletRun {
-    /// Where it is fetched; may hold a user and a password.
+    /// The address that it is fetched from; may contain a user and a password.
     pub uri: Hidden<String>,
-    /// Its SHA-1; none = it is not checked.
+    /// Its SHA-1; if none, it is not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha1: Option<String>,
-    /// The app's name; none = as the app is called.
+    /// The app's name; if none, the app's id is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The stack; none = the first that the DEA has.
+    /// The stack; if none, the DEA's first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
-    /// The app's version, as `VCAP_APPLICATION` has it.
+    /// The app's version, as in `VCAP_APPLICATION`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The host names that are routed to it.
@@ -35,22 +35,22 @@ pub struct DropletRun {
     pub uris: Vec<String>,
     /// The services bound to it, with their credentials.
     pub services: Hidden<Vec<Value>>,
-    /// `NAME=value`.
+    /// Variables as `NAME=value`.
     pub environment: Hidden<Vec<String>>,
-    /// What is run instead of the droplet's own command.
+    /// The command to run instead of the droplet's own.
     pub start_command: Hidden<Option<String>>,
     /// Seconds until it must be healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check_timeout: Option<i64>,
-    /// Open files.
+    /// The limit of open files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fds: Option<i64>,
     /// The Cloud Controllers' partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cc_partition: Option<String>,
-    /// `VCAP_APPLICATION`; none = made of the rest.
+    /// `VCAP_APPLICATION`; if none, it is built from the other fields.
     pub vcap_application: Hidden<Option<Map<String, Value>>>,
-    /// What it may connect to.
+    /// The addresses that it may connect to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub egress_network_rules: Vec<Value>,
     /// Whether it is for production.
@@ -59,7 +59,7 @@ pub struct DropletRun {
     /// Whether it gets a console.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub console: bool,
-    /// How it is debugged.
+    /// Its debug mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub debug: Option<String>,
 }
@@ -73,7 +73,7 @@ impl fmt::Debug for DropletRun {
     }
 }
 
-/// What one instance of a droplet has for itself.
+/// What is specific to one instance of a droplet.
 #[derive(Clone, Copy, Debug)]
 pub struct DropletInstance<'a> {
     /// The app.
@@ -87,7 +87,7 @@ pub struct DropletInstance<'a> {
 }
 
 impl DropletRun {
-    /// Reads what a request has under `run.droplet`. What is odd is refused: nobody else checks it.
+    /// Reads the `run.droplet` of a request. Odd fields are rejected, because nobody else checks them.
     pub fn of(droplet: &Droplet) -> Result<Self, Invalid> {
         let within = |mut invalid: Invalid| {
             invalid.field = format!("run.droplet.{}", invalid.field);
@@ -101,7 +101,7 @@ impl DropletRun {
         }
     }
 
-    /// The droplet of a start, as a request carries it.
+    /// Returns the droplet of a start, as a request carries it.
     pub fn of_start(start: &DeaStart) -> Self {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         Self {
@@ -125,7 +125,7 @@ impl DropletRun {
         }
     }
 
-    /// As a request carries it.
+    /// Returns the droplet as a request carries it.
     pub fn to_droplet(&self) -> Droplet {
         match serde_json::to_value(self) {
             Ok(Value::Object(map)) => Droplet(map),
@@ -133,7 +133,7 @@ impl DropletRun {
         }
     }
 
-    /// What a DEA is told to start one instance. `stack` is for droplets that name none.
+    /// Returns the message with which a DEA starts one instance. `stack` is for droplets that name none.
     pub fn start(&self, instance: DropletInstance<'_>, stack: &str) -> DeaStart {
         let limits = DeaLimits {
             mem: instance.memory_mb,
@@ -165,7 +165,7 @@ impl DropletRun {
         }
     }
 
-    /// `VCAP_APPLICATION`, as Cloud Controllers write it.
+    /// Returns `VCAP_APPLICATION` as Cloud Controllers write it.
     fn vcap_application(&self, instance: DropletInstance<'_>) -> Map<String, Value> {
         if let Some(given) = &self.vcap_application.0 {
             return given.clone();
@@ -181,7 +181,8 @@ impl DropletRun {
         made.as_object().cloned().unwrap_or_default()
     }
 
-    /// The variables that a DEA sets for an instance that can be reached at `port`; later ones replace earlier ones.
+    /// Returns the variables that a DEA sets for an instance that can be reached at `port`; later ones replace earlier
+    /// ones.
     pub fn variables(
         &self,
         instance: DropletInstance<'_>,
@@ -208,7 +209,7 @@ impl DropletRun {
         variables
     }
 
-    /// `VCAP_SERVICES`: the services by label.
+    /// Returns `VCAP_SERVICES`: the services by label.
     fn vcap_services(&self) -> String {
         let mut by_label: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
         for service in &self.services.0 {
@@ -250,7 +251,7 @@ impl DeaBody for DropletRun {
     }
 }
 
-/// A list of `NAME=value`, or an object of texts. The error has no value.
+/// Reads a list of `NAME=value`, or an object of texts. The error does not quote values.
 fn environment(fields: &mut DeaFields<'_>) -> Result<Vec<String>, Invalid> {
     let key = "environment";
     let fine = |text: &str| {

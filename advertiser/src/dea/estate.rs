@@ -1,8 +1,8 @@
-//! The estate: the DEAs that are there, from what they publish.
+//! The estate: the DEAs that exist, according to what they publish.
 //!
-//! A state machine without clock and I/O. The rule of expiry is the Cloud Controller's: it counts in whole seconds, and an
-//! advertisement replaces the one before it completely. `dea.shutdown` takes a DEA out, an advertisement that arrives
-//! later brings it back.
+//! A state machine without clock and I/O. The rule of expiry is that of the Cloud Controller: it counts in whole
+//! seconds, and an advertisement completely replaces the previous one. `dea.shutdown` takes a DEA out; a later
+//! advertisement brings it back.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::{
     DeaOddities, DeaRead, DeaShutdown, DeaStagingAdvertisement, OddSenders, subjects,
 };
 
-/// The most DEAs that are known at a time; messages of further ones are counted and dropped.
+/// The most DEAs that are known at a time; messages of others are counted and dropped.
 pub const MAX_DEAS: usize = 10_000;
-/// A DEA that is not live is forgotten when nothing was heard of it for this long: three heartbeats.
+/// How long after its last message a DEA that is not live is forgotten: three heartbeats.
 const FORGET_MS: u64 = 30_000;
 
-/// How an estate is followed.
+/// Settings of an estate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EstateOptions {
     /// How long an advertisement counts, in seconds.
@@ -24,13 +24,13 @@ pub struct EstateOptions {
 }
 
 impl Default for EstateOptions {
-    /// The Cloud Controller's own default. Estates were deployed with 15 s.
+    /// Returns the Cloud Controller's own default. Estates were deployed with 15 s.
     fn default() -> Self {
         Self { expiry_s: 10 }
     }
 }
 
-/// What an estate is told.
+/// An input of an estate.
 #[derive(Clone, Copy, Debug)]
 pub enum EstateInput<'a> {
     /// A message of a DEA.
@@ -44,16 +44,16 @@ pub enum EstateInput<'a> {
     Tick,
 }
 
-/// What has changed.
+/// A change of an estate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EstateChange {
-    /// A DEA is live that was not.
+    /// A DEA has become live.
     Joined(String),
     /// A live DEA has advertised again.
     Advertised(String),
     /// A DEA is no longer live.
     Left(String, DeaState),
-    /// Nothing is known of a DEA any more.
+    /// A DEA has been forgotten.
     Forgotten(String),
     /// What a DEA runs.
     Heartbeat(DeaHeartbeat),
@@ -61,19 +61,19 @@ pub enum EstateChange {
     Exited(DeaExited),
 }
 
-/// Whether a Cloud Controller would place on a DEA.
+/// Whether a Cloud Controller would place work on a DEA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeaState {
     /// Its advertisement counts.
     Live,
-    /// It said that it takes no more work; what runs there may go on.
+    /// It said that it takes no more work; what runs there may continue.
     ShutDown,
     /// It has not advertised for too long, or not yet.
     Silent,
 }
 
 impl DeaState {
-    /// Its name for people and in documents.
+    /// Returns its name in messages and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -83,26 +83,26 @@ impl DeaState {
     }
 }
 
-/// A DEA, as far as it was heard.
+/// A DEA, as far as it has been heard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dea {
     /// Whether it takes work.
     pub state: DeaState,
     /// Its last advertisement.
     pub advertisement: Option<DeaAdvertisement>,
-    /// What was odd in it.
+    /// What was odd in the last advertisement.
     pub odd: DeaOddities,
-    /// When it arrived.
+    /// When the last advertisement arrived.
     pub advertised_ms: Option<u64>,
-    /// The second at which it no longer counts.
+    /// The second at which the last advertisement no longer counts.
     expires_s: u64,
-    /// The most memory that it ever had left, MB.
+    /// The most memory that it ever had left, in MB.
     pub most_memory_mb: i64,
-    /// What it has left for staging, if it says so.
+    /// What it has left for staging, if it advertises that.
     pub staging: Option<DeaStagingAdvertisement>,
-    /// Its address; empty if it was not heard.
+    /// Its address; empty if unknown.
     pub ip: String,
-    /// How many instances its last heartbeat had in each state; none = there was none.
+    /// The number of instances in each state in its last heartbeat; none if there was no heartbeat.
     pub instances: Option<BTreeMap<DeaInstanceState, usize>>,
     /// When anything was last heard of it.
     pub heard_ms: u64,
@@ -124,23 +124,23 @@ impl Dea {
         }
     }
 
-    /// Whether its advertisement counts at this time.
+    /// Returns whether its advertisement counts at this time.
     pub fn is_live(&self, now_ms: u64) -> bool {
         self.state == DeaState::Live && now_ms / 1_000 < self.expires_s
     }
 
-    /// How long its advertisement still counts at least, ms.
+    /// Returns how long its advertisement will still count at least, in ms.
     pub fn expires_in_ms(&self, now_ms: u64) -> u64 {
         (self.expires_s * 1_000).saturating_sub(now_ms)
     }
 }
 
-/// The DEAs that are there.
+/// The known DEAs.
 #[derive(Clone, Debug, Default)]
 pub struct Estate {
     options: EstateOptions,
     deas: BTreeMap<String, Dea>,
-    /// Who sends what cannot be read.
+    /// Senders of messages that cannot be read.
     pub senders: OddSenders,
     /// Messages of DEAs beyond [`MAX_DEAS`].
     pub dropped: u64,
@@ -149,7 +149,7 @@ pub struct Estate {
 }
 
 impl Estate {
-    /// What must be listened to.
+    /// The subjects that must be subscribed to.
     pub const SUBJECTS: [&'static str; 6] = [
         subjects::ADVERTISE,
         subjects::STAGING_ADVERTISE,
@@ -159,7 +159,7 @@ impl Estate {
         subjects::EXITED,
     ];
 
-    /// An estate of which nothing was heard.
+    /// Creates an estate of which nothing was heard.
     pub fn new(options: EstateOptions) -> Self {
         Self {
             options,
@@ -167,23 +167,23 @@ impl Estate {
         }
     }
 
-    /// The DEAs by id.
+    /// Returns the DEAs by id.
     pub fn deas(&self) -> impl Iterator<Item = (&str, &Dea)> {
         self.deas.iter().map(|(id, dea)| (id.as_str(), dea))
     }
 
-    /// The DEA of this id.
+    /// Returns the DEA with this id.
     pub fn dea(&self, id: &str) -> Option<&Dea> {
         self.deas.get(id)
     }
 
-    /// The advertisements that count at this time, by id.
+    /// Returns the advertisements that count at this time, by id.
     pub fn live(&self, now_ms: u64) -> impl Iterator<Item = (&DeaAdvertisement, &Dea)> {
         let live = self.deas.values().filter(move |dea| dea.is_live(now_ms));
         live.filter_map(|dea| Some((dea.advertisement.as_ref()?, dea)))
     }
 
-    /// Takes an input in, and says what has changed. `now_ms` never goes back.
+    /// Takes an input, and returns what has changed. `now_ms` never decreases.
     pub fn handle(&mut self, now_ms: u64, input: EstateInput<'_>) -> Vec<EstateChange> {
         let changed = match input {
             EstateInput::Tick => return self.tick(now_ms),
@@ -200,7 +200,7 @@ impl Estate {
         changed.into_iter().collect()
     }
 
-    /// A body, unless it is malformed; what is wrong with it is counted.
+    /// Reads a body, unless it is malformed; what is wrong with it is counted.
     fn read<T: DeaBody>(
         &mut self,
         subject: &'static str,
@@ -221,7 +221,7 @@ impl Estate {
         }
     }
 
-    /// The DEA of this id, which was heard now; none if there are too many.
+    /// Returns the DEA with this id, which was heard now; none if there are too many.
     fn hear(&mut self, id: &str, now_ms: u64) -> Option<&mut Dea> {
         if self.deas.len() >= MAX_DEAS && !self.deas.contains_key(id) {
             self.dropped += 1;
@@ -266,7 +266,7 @@ impl Estate {
         None
     }
 
-    /// Of a DEA that is not known it says nothing.
+    /// Handles `dea.shutdown`, which is ignored for an unknown DEA.
     fn shut_down(&mut self, now_ms: u64, body: &[u8]) -> Option<EstateChange> {
         let read = self.read(subjects::SHUTDOWN, body, |down: &DeaShutdown| &down.id)?;
         let dea = self.deas.get_mut(&read.body.id)?;

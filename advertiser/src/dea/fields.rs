@@ -1,26 +1,26 @@
-//! Reading a body that others wrote: field by field, so that one odd field does not cost the message.
+//! Reads bodies written by others field by field, so that one odd field does not cost the whole message.
 
 use placement::{Invalid, check_name};
 use serde_json::{Map, Value};
 
 use super::DeaNumber;
 
-/// How many odd fields of one body are described; the others are counted.
+/// How many odd fields of one body are described; the others are only counted.
 pub const MAX_ODD: usize = 32;
 
-/// A body, and what in it was odd.
+/// A body, and what was odd in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeaRead<T> {
-    /// The body. What was odd is there as far as it could be understood, else as if it were absent.
+    /// The body. Odd fields are included as far as they could be understood, and otherwise treated as absent.
     pub body: T,
     /// The odd fields.
     pub odd: DeaOddities,
 }
 
-/// Fields of another type than the originals write. Their values are never repeated: they may be secrets.
+/// Fields of other types than the originals write. Their values are never repeated: they may be secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeaOddities {
-    /// The first [`MAX_ODD`] of them.
+    /// The first [`MAX_ODD`] odd fields.
     pub first: Vec<Invalid>,
     /// How many there are.
     pub count: usize,
@@ -45,9 +45,9 @@ pub struct DeaMalformed {
     pub why: Invalid,
 }
 
-/// A body of the dialect that is read.
+/// A body of the dialect that can be read.
 pub trait DeaBody: Sized {
-    /// Reads it from the fields of a JSON object; an error where it cannot be used without a field.
+    /// Reads it from the fields of a JSON object; an error if a field is missing without which it is useless.
     fn from_fields(fields: &mut DeaFields<'_>) -> Result<Self, Invalid>;
 
     /// Reads it from a message. Unknown keys are ignored.
@@ -69,7 +69,7 @@ pub trait DeaBody: Sized {
     }
 }
 
-/// Who sent it, as DEAs say it.
+/// Returns the sender, as DEAs name it.
 fn sender(map: &Map<String, Value>) -> Option<String> {
     let named = ["id", "dea"].into_iter().find_map(|key| map.get(key));
     let name = named?.as_str()?;
@@ -93,17 +93,17 @@ impl<'a> DeaFields<'a> {
         }
     }
 
-    /// The value of a key, as it is.
+    /// Returns the value of a key as it is.
     pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key)
     }
 
-    /// All keys.
+    /// Returns all keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'a String> + use<'a> {
         self.map.keys()
     }
 
-    /// The value, unless it is absent or null.
+    /// Returns the value, unless it is absent or null.
     fn given(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
@@ -115,13 +115,13 @@ impl<'a> DeaFields<'a> {
         Invalid::new(field, kind(self.map.get(key)), expected)
     }
 
-    /// Notes that a field is odd.
+    /// Records that a field is odd.
     pub(super) fn note(&mut self, key: &str, expected: &str) {
         let odd = self.wrong(key, expected);
         self.odd.note(odd);
     }
 
-    /// A name without which the body is of no use: 1 to 128 of `A-Za-z0-9_-`, or an integer, as early ids were.
+    /// Reads a required name: 1 to 128 of `A-Za-z0-9_-`, or an integer, as early ids were.
     pub(super) fn name(&self, key: &str) -> Result<String, Invalid> {
         let expected = "1 to 128 of A-Z a-z 0-9 _ -";
         let name = match self.map.get(key) {
@@ -136,12 +136,12 @@ impl<'a> DeaFields<'a> {
         Ok(name)
     }
 
-    /// A text; absent, null or odd = empty.
+    /// Reads a text; empty if absent, null or odd.
     pub(super) fn text(&mut self, key: &str) -> String {
         self.optional_text(key).unwrap_or_default()
     }
 
-    /// A text or an integer; absent and null = none, without being odd.
+    /// Reads a text or an integer; none if absent or null, which is not odd.
     pub(super) fn optional_text(&mut self, key: &str) -> Option<String> {
         match self.given(key)? {
             Value::String(text) => Some(text.clone()),
@@ -153,7 +153,7 @@ impl<'a> DeaFields<'a> {
         }
     }
 
-    /// A number; absent and null = none, without being odd. A number written as a text is odd.
+    /// Reads a number; none if absent or null, which is not odd. A number written as a text is odd.
     pub(super) fn number(&mut self, key: &str) -> Option<DeaNumber> {
         let value = self.given(key)?;
         if value.is_number() {
@@ -164,7 +164,7 @@ impl<'a> DeaFields<'a> {
         DeaNumber::of(&number)
     }
 
-    /// A number that must be there; otherwise it is odd, and 0.
+    /// Reads a number that should be there; otherwise it is odd, and 0.
     pub(super) fn expected_number(&mut self, key: &str) -> DeaNumber {
         if self.given(key).is_none() {
             self.note(key, "a number");
@@ -172,18 +172,18 @@ impl<'a> DeaFields<'a> {
         self.number(key).unwrap_or_default()
     }
 
-    /// An integer; a fraction is dropped. Absent, null or odd = none.
+    /// Reads an integer, dropping a fraction; none if absent, null or odd.
     pub(super) fn integer(&mut self, key: &str) -> Option<i64> {
         self.number(key).map(DeaNumber::floor)
     }
 
-    /// An integer without which the body is of no use, as in schemas: no fraction, no text.
+    /// Reads a required integer strictly, as in schemas: no fraction, no text.
     pub(super) fn whole(&self, key: &str) -> Result<i64, Invalid> {
         let integer = self.map.get(key).and_then(Value::as_i64);
         integer.ok_or_else(|| self.wrong(key, "an integer"))
     }
 
-    /// A list of which every entry must be understood; absent and null = empty.
+    /// Reads a list of which every entry must be understood; empty if absent or null.
     pub(super) fn all<T>(
         &self,
         key: &str,
@@ -199,7 +199,7 @@ impl<'a> DeaFields<'a> {
         all.ok_or_else(|| Invalid::new(field(), "an entry of another kind", "a list of one kind"))
     }
 
-    /// An integer of 0 and more without which the body is of no use.
+    /// Reads a required integer of at least 0.
     pub(super) fn index(&mut self, key: &str) -> Result<u32, Invalid> {
         let index = self
             .integer(key)
@@ -207,7 +207,7 @@ impl<'a> DeaFields<'a> {
         index.ok_or_else(|| self.wrong(key, "an index of 0 or more"))
     }
 
-    /// A flag; absent and null = false. DEAs take any other value for true.
+    /// Reads a flag; false if absent or null. Any other value is odd and counts as true, as for DEAs.
     pub(super) fn flag(&mut self, key: &str) -> bool {
         match self.given(key) {
             None => false,
@@ -219,7 +219,7 @@ impl<'a> DeaFields<'a> {
         }
     }
 
-    /// A list of texts; absent and null = empty. Entries that are no texts are odd, and left out.
+    /// Reads a list of texts; empty if absent or null. Entries that are not texts are odd, and skipped.
     pub(super) fn texts(&mut self, key: &str) -> Vec<String> {
         let list = self.list(key);
         let texts: Vec<String> = list
@@ -232,7 +232,7 @@ impl<'a> DeaFields<'a> {
         texts
     }
 
-    /// A list, unread; absent and null = empty.
+    /// Returns a list, unread; empty if absent or null.
     pub(super) fn list(&mut self, key: &str) -> &'a [Value] {
         match self.given(key) {
             None => &[],
@@ -244,7 +244,7 @@ impl<'a> DeaFields<'a> {
         }
     }
 
-    /// An object, unread; absent and null = none.
+    /// Returns an object, unread; none if absent or null.
     pub(super) fn object(&mut self, key: &str) -> Option<&'a Map<String, Value>> {
         let object = self.given(key)?.as_object();
         if object.is_none() {
@@ -253,7 +253,7 @@ impl<'a> DeaFields<'a> {
         object
     }
 
-    /// The fields of an object; of one that is absent or odd none.
+    /// Returns the fields of an object; none if it is absent or odd.
     pub(super) fn within(&mut self, key: &str) -> Option<DeaFields<'_>> {
         let map = self.object(key)?;
         Some(DeaFields {
@@ -263,7 +263,7 @@ impl<'a> DeaFields<'a> {
         })
     }
 
-    /// What a list of objects holds. Entries that cannot be used are odd, and left out.
+    /// Reads a list of objects. Entries that cannot be used are odd, and skipped.
     pub(super) fn bodies<T: DeaBody>(&mut self, key: &str) -> Vec<T> {
         let list = self.list(key);
         let mut bodies = Vec::with_capacity(list.len());
@@ -288,7 +288,7 @@ impl<'a> DeaFields<'a> {
     }
 }
 
-/// What a value is. Never the value itself: nobody knows what is in it.
+/// Returns what kind of value it is. Never the value itself, which may contain anything.
 fn kind(value: Option<&Value>) -> &'static str {
     match value {
         None => "nothing",

@@ -1,4 +1,4 @@
-//! What is said of instances: `dea.stop`, `dea.update`, `dea.find.droplet`, `dea.heartbeat`, `droplet.exited`.
+//! Messages about instances: `dea.stop`, `dea.update`, `dea.find.droplet`, `dea.heartbeat`, `droplet.exited`.
 
 use std::fmt;
 
@@ -12,17 +12,17 @@ use super::{DeaBody, DeaFields, DeaNumber, Hidden};
 pub enum DeaInstanceState {
     /// Accepted.
     Born,
-    /// On its way.
+    /// Being started.
     Starting,
     /// Up.
     Running,
-    /// On its way to the end.
+    /// Being ended.
     Stopping,
     /// Ended on request.
     Stopped,
     /// Failed.
     Crashed,
-    /// Being found again after a restart of the DEA.
+    /// Being recovered after a restart of the DEA.
     Resuming,
     /// Running on a DEA that is being emptied.
     Evacuating,
@@ -40,13 +40,13 @@ impl DeaInstanceState {
         (Self::Evacuating, "EVACUATING"),
     ];
 
-    /// Its name in messages.
+    /// Returns its name in messages.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.into_iter().find(|(state, _)| *state == self);
         found.map_or("", |(_, name)| name)
     }
 
-    /// The state of this name, in any case.
+    /// Returns the state with this name, in any case.
     pub fn of_name(name: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         let found = all.find(|(_, known)| known.eq_ignore_ascii_case(name));
@@ -77,27 +77,27 @@ fn unknown_state(field: &str) -> Invalid {
     Invalid::new(field, "another text", expected)
 }
 
-/// Which instances a message is about, and the body of `dea.stop`. An empty list does not filter.
+/// A filter for instances, and the body of `dea.stop`. An empty list does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaFilter {
     /// The app.
     pub droplet: String,
-    /// Only those of this version.
+    /// Only instances of this version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Only these; read from `instance_ids` as well.
+    /// Only these instances; read from `instance_ids` as well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<String>,
-    /// Only of these indices.
+    /// Only instances with these indices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub indices: Vec<u32>,
-    /// Only in these states.
+    /// Only instances in these states.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<DeaInstanceState>,
 }
 
 impl DeaFilter {
-    /// Whether it means this instance.
+    /// Returns whether this instance matches.
     pub fn matches(&self, instance: &DeaInstance) -> bool {
         fn wanted<T: PartialEq>(list: &[T], item: &T) -> bool {
             list.is_empty() || list.contains(item)
@@ -111,7 +111,7 @@ impl DeaFilter {
 }
 
 impl DeaBody for DeaFilter {
-    /// A filter that cannot be read makes the message unusable: without it more would be meant.
+    /// An unreadable filter makes the message unusable: without it, more instances would match.
     fn from_fields(fields: &mut DeaFields<'_>) -> Result<Self, Invalid> {
         let mut instances = fields.all("instances", |entry| Some(entry.as_str()?.to_owned()))?;
         instances.extend(fields.all("instance_ids", |entry| Some(entry.as_str()?.to_owned()))?);
@@ -137,7 +137,7 @@ pub struct DeaUpdate {
     pub droplet: String,
     /// The host names that are routed to it.
     pub uris: Vec<String>,
-    /// Its version; instances of another get a new id.
+    /// Its version; instances of another version get a new id.
     pub version: String,
 }
 
@@ -151,7 +151,7 @@ impl DeaBody for DeaUpdate {
     }
 }
 
-/// `dea.find.droplet`: every DEA answers once for each instance that matches, the others not at all.
+/// `dea.find.droplet`: every DEA answers once for each matching instance; DEAs without one do not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaFind {
     /// Which instances.
@@ -160,7 +160,7 @@ pub struct DeaFind {
     /// Whether the reply has [`DeaFound::stats`].
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub include_stats: bool,
-    /// Asks for [`DeaFound::file_uri_v2`], even when it is empty.
+    /// Requests [`DeaFound::file_uri_v2`], even when it is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
@@ -187,10 +187,10 @@ pub struct DeaFound {
     /// The directory of its files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staged: Option<String>,
-    /// Where its files are; whoever has it may read them.
+    /// The address of its files; whoever has it may read them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_uri_v2: Option<Hidden<String>>,
-    /// What it uses, if asked for and it is running.
+    /// What it uses, if requested and running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<DeaStats>,
 }
@@ -211,20 +211,20 @@ impl DeaBody for DeaFound {
 /// An instance, in replies and heartbeats.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeaInstance {
-    /// `default`; in heartbeats only.
+    /// `default`; only in heartbeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cc_partition: Option<String>,
     /// The app.
     pub droplet: String,
     /// The app's version.
     pub version: String,
-    /// Its id, which the DEA gave it.
+    /// Its id, given by the DEA.
     pub instance: String,
     /// Its index.
     pub index: u32,
     /// Its state.
     pub state: DeaInstanceState,
-    /// Since when, seconds since the Unix epoch by the DEA's clock.
+    /// Since when it has been in its state, in seconds since the Unix epoch by the DEA's clock.
     pub state_timestamp: f64,
 }
 
@@ -255,11 +255,11 @@ pub struct DeaStats {
     pub port: Option<i64>,
     /// Seconds.
     pub uptime: DeaNumber,
-    /// What it may use.
+    /// Its memory limit.
     pub mem_quota: DeaNumber,
-    /// What it may use.
+    /// Its disk limit.
     pub disk_quota: DeaNumber,
-    /// Open files that it may have.
+    /// Its limit of open files.
     pub fds_quota: DeaNumber,
     /// What it uses.
     pub usage: DeaUsage,
@@ -287,7 +287,7 @@ impl DeaStats {
 /// What an instance used when it was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeaUsage {
-    /// When, as `2015-12-13 09:48:20 +0000`.
+    /// When it was measured, as `2015-12-13 09:48:20 +0000`.
     pub time: String,
     /// Cores.
     pub cpu: DeaNumber,
@@ -318,7 +318,7 @@ pub struct DeaHeartbeat {
 }
 
 impl DeaBody for DeaHeartbeat {
-    /// Instances that cannot be read are odd, and left out.
+    /// Instances that cannot be read are odd, and skipped.
     fn from_fields(fields: &mut DeaFields<'_>) -> Result<Self, Invalid> {
         Ok(Self {
             dea: fields.name("dea")?,
@@ -342,22 +342,22 @@ pub struct DeaExited {
     pub index: u32,
     /// `CRASHED`, `DEA_EVACUATION`, `STOPPED` or `DEA_SHUTDOWN`.
     pub reason: String,
-    /// The exit code; -1 where there is none.
+    /// The exit code; -1 if there is none.
     pub exit_status: i64,
     /// Why, in words.
     pub exit_description: String,
-    /// When it crashed, seconds since the Unix epoch.
+    /// When it crashed, in seconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crash_timestamp: Option<i64>,
 }
 
 impl DeaExited {
-    /// Whether it crashed, as Cloud Controllers decide it.
+    /// Returns whether it crashed, by the rule of Cloud Controllers.
     pub fn is_crash(&self) -> bool {
         self.reason.eq_ignore_ascii_case("crashed")
     }
 
-    /// Whether the DEA refused it for lack of room: it never ran.
+    /// Returns whether the DEA refused it for lack of room: it never ran.
     pub fn is_refusal(&self) -> bool {
         let description = self.exit_description.to_ascii_lowercase();
         let lacks = |what: &str| description.starts_with(&format!("not enough {what} resource"));

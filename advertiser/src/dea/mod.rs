@@ -1,10 +1,9 @@
-//! The messages of Cloud Foundry's Droplet Execution Agents (DEAs), key for key and type for type as the
-//! originals of early 2016 write them, and readable as older and newer ones wrote them.
+//! The messages of Cloud Foundry's Droplet Execution Agents (DEAs): written key for key and type for type like the
+//! originals of early 2016, and readable as older and newer ones wrote them.
 //!
-//! A body is read with [`DeaBody::read`], which understands what it can and says what was odd, and written with
-//! `serde_json`. [`Estate`] is what listening to DEAs tells, and
-//! [`Bridge`] makes cells of them; [`Facade`] makes a DEA of a cell: pure, as all state machines. Nothing here shows
-//! credentials: they are [`Hidden`].
+//! A body is read with [`DeaBody::read`], which understands what it can and reports what was odd, and written with
+//! `serde_json`. [`Estate`] follows DEAs by listening to them, [`Bridge`] turns them into cells, and [`Facade`] turns a
+//! cell into a DEA. Like all state machines they are pure. Nothing here shows credentials: they are [`Hidden`].
 
 mod advertise;
 mod bridge;

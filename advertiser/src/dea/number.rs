@@ -1,12 +1,12 @@
-//! Numbers, and what is never shown.
+//! Numbers, and values that are never shown.
 
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// A number as the originals write it: an integer, or a float, which memory and disk are under a fractional
-/// overcommit factor.
+/// A number as the originals write it: an integer, or a float, which memory and disk are with a fractional overcommit
+/// factor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum DeaNumber {
@@ -23,13 +23,13 @@ impl Default for DeaNumber {
 }
 
 impl DeaNumber {
-    /// The number that a JSON value is.
+    /// Returns the number in a JSON value.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let integer = value.as_i64().map(Self::Integer);
         integer.or_else(|| value.as_f64().map(Self::Float))
     }
 
-    /// The next integer below. What an integer cannot hold becomes the nearest that it can.
+    /// Rounds down to an integer. Values out of range become the nearest possible integer.
     #[allow(clippy::cast_possible_truncation)] // the cast saturates
     pub fn floor(self) -> i64 {
         match self {
@@ -38,7 +38,7 @@ impl DeaNumber {
         }
     }
 
-    /// As a float.
+    /// Returns the number as a float.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Integer(integer) => integer as f64,
@@ -56,7 +56,7 @@ impl fmt::Display for DeaNumber {
     }
 }
 
-/// A value that may hold credentials: written to messages, and never shown.
+/// A value that may contain credentials: written to messages, and never shown.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Hidden<T>(pub T);

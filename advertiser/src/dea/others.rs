@@ -1,4 +1,4 @@
-//! What routers and health managers exchange with DEAs and Cloud Controllers.
+//! Messages that routers and health managers exchange with DEAs and Cloud Controllers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{DeaBody, DeaFields};
 
-/// `router.register` and `router.unregister`: where requests for some host names go.
+/// `router.register` and `router.unregister`: the destination of requests for some host names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaRoute {
     /// The DEA; none for its directory server.
@@ -24,7 +24,7 @@ pub struct DeaRoute {
     pub port: u16,
     /// Labels.
     pub tags: BTreeMap<String, String>,
-    /// The instance, as the router proves it to clients that come back.
+    /// The id with which the router identifies the instance to returning clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_instance_id: Option<String>,
 }
@@ -58,7 +58,7 @@ fn tags(fields: &mut DeaFields<'_>) -> BTreeMap<String, String> {
 /// `hm9000.start`: a health manager misses an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaMissing {
-    /// The message.
+    /// The id of the message.
     pub message_id: String,
     /// The app.
     pub droplet: String,
@@ -79,10 +79,10 @@ impl DeaBody for DeaMissing {
     }
 }
 
-/// `hm9000.stop`: a health manager found an instance too many.
+/// `hm9000.stop`: a health manager found a surplus instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaSurplus {
-    /// The message.
+    /// The id of the message.
     pub message_id: String,
     /// The app.
     pub droplet: String,
@@ -92,7 +92,7 @@ pub struct DeaSurplus {
     pub instance_guid: String,
     /// Its index.
     pub instance_index: u32,
-    /// Whether another instance has the index.
+    /// Whether another instance has the same index.
     pub is_duplicate: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who sends what cannot be read, or not quite: counted by sender, up to a bound.
+//! Senders of malformed and odd messages, counted separately up to a limit.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use placement::Invalid;
 
 use super::{DeaMalformed, DeaOddities};
 
-/// How many senders are told apart; the messages of further ones are counted together.
+/// How many senders are counted separately; messages of further ones are counted together.
 pub const MAX_SENDERS: usize = 256;
 
-/// What one sender sent.
+/// The malformed and odd messages of one sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OddSender {
     /// Messages that could not be used.
     pub malformed: u64,
-    /// Messages that could, though some field was odd.
+    /// Messages that could be used although some field was odd.
     pub odd: u64,
     /// The subject of the last of them.
     pub subject: &'static str,
-    /// What was wrong with it; of several fields the first.
+    /// What was wrong with it; the first of several odd fields.
     pub why: Invalid,
 }
 
@@ -26,18 +26,18 @@ pub struct OddSender {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OddSenders {
     by_sender: BTreeMap<Option<String>, OddSender>,
-    /// Such messages of senders beyond the bound.
+    /// The number of such messages from senders beyond the limit.
     pub of_others: u64,
 }
 
 impl OddSenders {
-    /// The senders by name; none = messages that name no sender.
+    /// Returns the senders by name; none stands for messages that name no sender.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &OddSender)> {
         let senders = self.by_sender.iter();
         senders.map(|(name, sender)| (name.as_deref(), sender))
     }
 
-    /// Messages that could not be used, of all senders that are told apart.
+    /// Returns the number of unusable messages from all senders that are counted separately.
     pub fn malformed(&self) -> u64 {
         self.by_sender.values().map(|sender| sender.malformed).sum()
     }
@@ -48,7 +48,7 @@ impl OddSenders {
         }
     }
 
-    /// Counts a message that could be used; an empty name of the sender is none.
+    /// Counts an odd message that could be used; an empty name stands for no sender.
     pub(super) fn odd_of(&mut self, subject: &'static str, sender: &str, odd: &DeaOddities) {
         let Some(why) = odd.first.first() else {
             return;

@@ -1,5 +1,5 @@
-//! DEAs without machines, for tests, measurements and the simulator: each is a [`Facade`] whose cell does what it is told,
-//! and runs nothing.
+//! DEAs without machines, for tests, measurements and the simulator. Each is a [`Facade`] whose cell does what it is
+//! told, but runs nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,7 +10,7 @@ use super::{
     FacadeRoom, Hidden, subjects,
 };
 
-/// What all DEAs hear, beside what is about an app.
+/// The subjects that all DEAs hear, besides those about an app.
 const OF_ALL: [&str; 5] = [
     subjects::UPDATE,
     subjects::LOCATE,
@@ -32,32 +32,32 @@ pub struct DeaMessage {
 struct SimulatedDea {
     facade: Facade,
     room: FacadeRoom,
-    /// What it has started and not ended, by the facade's name.
+    /// What it has started and not ended, by the facade's names.
     instances: BTreeMap<String, DeaStart>,
-    /// What it was told since it is frozen: subject, where replies go, body. None while it is not.
+    /// While it is frozen, the messages that it was sent: subject, reply subject, body.
     unheard: Option<Vec<Told>>,
 }
 
 type Told = (String, Option<String>, Vec<u8>);
 
-/// Some DEAs. Times are in ms since the Unix epoch.
+/// A set of DEAs. Times are in ms since the Unix epoch.
 #[derive(Debug, Default)]
 pub struct SimulatedDeas {
-    /// How long an instance is starting.
+    /// How long an instance takes to start.
     pub start_takes_ms: u64,
-    /// The least memory that a DEA ever had left, MB; negative if it was promised twice.
+    /// The least memory that a DEA ever had left, in MB; negative if memory was promised twice.
     pub least_memory_mb: i64,
-    /// How many instances were ever started.
+    /// The number of instances ever started.
     pub started: u64,
     deas: BTreeMap<String, SimulatedDea>,
-    /// When a DEA says something by itself.
+    /// When each DEA says something by itself.
     due: BTreeSet<(u64, String)>,
-    /// When an instance runs: with its DEA and the facade's name.
+    /// When each starting instance runs, with its DEA and the facade's name for it.
     starting: BTreeSet<(u64, String, String)>,
 }
 
 impl SimulatedDeas {
-    /// A further DEA with so much memory, and how it greets. Rejects an id that is no name.
+    /// Adds a DEA with this much memory, and returns its first messages. Rejects an id that is not a valid name.
     pub fn add(
         &mut self,
         now_ms: u64,
@@ -82,7 +82,7 @@ impl SimulatedDeas {
         Ok(self.perform(now_ms, &id, out))
     }
 
-    /// A message to DEAs.
+    /// Handles a message to DEAs.
     pub fn heard(
         &mut self,
         now_ms: u64,
@@ -96,7 +96,7 @@ impl SimulatedDeas {
             Some(id) => vec![id.to_owned()],
             None if [subjects::STOP, subjects::FIND].contains(&subject) => self.with_app(body),
             None if OF_ALL.contains(&subject) => self.deas.keys().cloned().collect(),
-            // of another DEA
+            // addressed to a DEA that is not one of these
             None => return Vec::new(),
         };
         let mut said = Vec::new();
@@ -125,7 +125,8 @@ impl SimulatedDeas {
         self.handle(now_ms, id, heard)
     }
 
-    /// The DEAs that know an instance of the app that a filter is about: to the others it says nothing.
+    /// Returns the DEAs that know an instance of the app that a filter is about; the message does not concern the
+    /// others.
     fn with_app(&self, body: &[u8]) -> Vec<String> {
         let Ok(filter) = DeaFilter::read(body) else {
             return Vec::new();
@@ -136,7 +137,7 @@ impl SimulatedDeas {
         with.map(|(id, _)| id.clone()).collect()
     }
 
-    /// When [`SimulatedDeas::tick`] is due next.
+    /// Returns when [`SimulatedDeas::tick`] is due next.
     pub fn next_ms(&self) -> u64 {
         let said_ms = self.due.first().map_or(u64::MAX, |(at_ms, _)| *at_ms);
         let runs_ms = self
@@ -146,7 +147,7 @@ impl SimulatedDeas {
         said_ms.min(runs_ms)
     }
 
-    /// What is due by now.
+    /// Does what is due by now.
     pub fn tick(&mut self, now_ms: u64) -> Vec<DeaMessage> {
         let mut said = Vec::new();
         while self.starting.first().is_some_and(|first| first.0 <= now_ms)
@@ -162,7 +163,7 @@ impl SimulatedDeas {
             let Some(dea) = self.deas.get(&id) else {
                 continue;
             };
-            // a frozen one is looked at again once it has thawed
+            // a frozen one is checked again after it has thawed
             if dea.unheard.is_none() {
                 said.extend(self.handle(now_ms, &id, FacadeInput::Tick));
                 self.plan(now_ms, id);
@@ -171,12 +172,12 @@ impl SimulatedDeas {
         said
     }
 
-    /// The DEA is emptied: it takes no more work.
+    /// Empties a DEA: it takes no more work.
     pub fn evacuate(&mut self, now_ms: u64, dea: &str) -> Vec<DeaMessage> {
         self.handle(now_ms, dea, FacadeInput::Evacuate)
     }
 
-    /// The first instance of the DEA fails with exit code 3.
+    /// Lets the first instance of a DEA fail with exit code 3.
     pub fn crash(&mut self, now_ms: u64, dea: &str) -> Vec<DeaMessage> {
         let known = self.deas.get(dea);
         let Some(key) = known.and_then(|known| known.instances.keys().next().cloned()) else {
@@ -190,14 +191,14 @@ impl SimulatedDeas {
         self.handle(now_ms, dea, FacadeInput::Instance { key: &key, event })
     }
 
-    /// The DEA stands still: it says nothing, and hears what it is told once it goes on. What runs there goes on.
+    /// Freezes a DEA: it says nothing, and hears messages only once it is thawed. What runs there continues.
     pub fn freeze(&mut self, dea: &str) {
         if let Some(dea) = self.deas.get_mut(dea) {
             dea.unheard.get_or_insert_default();
         }
     }
 
-    /// How many starts a frozen DEA was told and has not heard yet.
+    /// Returns how many starts a frozen DEA was sent and has not heard yet.
     #[must_use]
     pub fn unheard_starts(&self, dea: &str) -> usize {
         let unheard = self.deas.get(dea).and_then(|dea| dea.unheard.as_ref());
@@ -206,7 +207,7 @@ impl SimulatedDeas {
             .count()
     }
 
-    /// A DEA that stood still goes on.
+    /// Thaws a frozen DEA.
     pub fn thaw(&mut self, now_ms: u64, dea: &str) -> Vec<DeaMessage> {
         let known = self.deas.get_mut(dea);
         let unheard = known.and_then(|known| known.unheard.take());
@@ -219,21 +220,21 @@ impl SimulatedDeas {
         said
     }
 
-    /// It says something by itself when it is time.
+    /// Schedules what the DEA says by itself.
     fn plan(&mut self, now_ms: u64, id: String) {
         if let Some(dea) = self.deas.get(&id) {
             self.due.insert((dea.facade.next_ms().max(now_ms + 1), id));
         }
     }
 
-    /// The DEA's machine is gone, with what it ran. It says nothing.
+    /// Removes a DEA's machine with everything that it ran. It says nothing.
     pub fn vanish(&mut self, dea: &str) {
         self.deas.remove(dea);
         self.due.retain(|(_, id)| id != dea);
         self.starting.retain(|(_, id, _)| id != dea);
     }
 
-    /// What was started and has not ended, with its DEA.
+    /// Returns what was started and has not ended, with its DEA.
     pub fn instances(&self) -> impl Iterator<Item = (&str, &DeaStart)> {
         self.deas.iter().flat_map(|(id, dea)| {
             let starts = dea.instances.values();
@@ -249,7 +250,7 @@ impl SimulatedDeas {
         self.perform(now_ms, id, out)
     }
 
-    /// The cell behind a facade does what it is told.
+    /// Carries out what a facade wants from its cell.
     fn perform(&mut self, now_ms: u64, id: &str, out: Vec<FacadeOutput>) -> Vec<DeaMessage> {
         let mut said = Vec::new();
         let mut left = VecDeque::from(out);
@@ -263,7 +264,7 @@ impl SimulatedDeas {
                         left.extend(self.tell(now_ms, id, &key, FacadeEvent::Running(None)));
                     }
                 }
-                // simulated DEAs do not say that they stage
+                // simulated DEAs do not advertise staging
                 FacadeOutput::Stage { .. } => {}
                 FacadeOutput::Stop { key } => {
                     self.over(now_ms, id, &key);

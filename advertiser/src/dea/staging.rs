@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{DeaBody, DeaFields, DeaStart, Hidden};
 
-/// `staging.<id>.start`: an app is to be made into a droplet. After the second reply the same DEA starts index 0 by itself.
+/// `staging.<id>.start`: requests that an app is made into a droplet. After the second reply the same DEA starts index
+/// 0 by itself.
 #[derive(Clone, Default, PartialEq, Serialize)]
 pub struct DeaStagingStart {
     /// The app.
@@ -19,19 +20,19 @@ pub struct DeaStagingStart {
     pub task_id: String,
     /// Services, resources, environment, buildpack.
     pub properties: Hidden<Map<String, Value>>,
-    /// Where the app's source is.
+    /// The address of the app's source.
     pub download_uri: Hidden<String>,
-    /// Where the droplet goes.
+    /// The address for the droplet.
     pub upload_uri: Hidden<String>,
-    /// Where the buildpack's cache is; null = there is none.
+    /// The address of the buildpack's cache; null if there is none.
     pub buildpack_cache_download_uri: Hidden<Option<String>>,
-    /// Where the buildpack's cache goes.
+    /// The address for the buildpack's new cache.
     pub buildpack_cache_upload_uri: Hidden<Option<String>>,
     /// The start of index 0, without a hash.
     pub start_message: DeaStart,
     /// The buildpacks, each with its address.
     pub admin_buildpacks: Hidden<Vec<Value>>,
-    /// What it may connect to.
+    /// The addresses that it may connect to.
     pub egress_network_rules: Vec<Value>,
     /// Whether replies may come over HTTP (from March 2016).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,14 +77,14 @@ impl DeaBody for DeaStagingStart {
     }
 }
 
-/// The first reply: staging begins, or cannot.
+/// The first reply: staging has begun, or cannot begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaStagingBegun {
     /// The task.
     pub task_id: String,
-    /// Where its output can be read; whoever has it may read it.
+    /// The address of its output; whoever has it may read it.
     pub task_streaming_log_url: Hidden<Option<String>>,
-    /// Why it failed; null = it did not.
+    /// Why it failed; null if it did not.
     pub error: Option<String>,
 }
 
@@ -97,7 +98,7 @@ impl DeaBody for DeaStagingBegun {
     }
 }
 
-/// A reply that takes the place of the others: there is no room for it, or it was stopped.
+/// A reply in place of the others: there is no room for it, or it was stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaStagingFailed {
     /// The task.
@@ -126,20 +127,20 @@ pub struct DeaStaged {
     pub buildpack_key: Option<String>,
     /// The hash of the droplet.
     pub droplet_sha1: Option<String>,
-    /// What starts it.
+    /// The command that starts it.
     pub detected_start_command: Hidden<Option<String>>,
     /// The processes of its Procfile.
     pub procfile: Hidden<Option<Value>>,
     /// The app (from 2016).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_id: Option<String>,
-    /// Its output (until 2013; later ones went elsewhere).
+    /// Its output (until 2013; later versions send it elsewhere).
     #[serde(skip_serializing_if = "is_nothing")]
     pub task_log: Hidden<Option<String>>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The same with a type.
+    /// The error with a type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_info: Option<Map<String, Value>>,
 }

@@ -1,4 +1,4 @@
-//! `run.staging`: what a request says of the staging of an app, and the messages to DEAs that are the same.
+//! `run.staging`: what a request says about the staging of an app, and the corresponding messages to DEAs.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{DeaBody, DeaFields, DeaStagingStart, Hidden};
 
-/// The staging of an app, as the script that does it is told of it. What a Cloud Controller did not send is null or empty.
+/// The staging of an app, as passed to the script that does it. What a Cloud Controller did not send is null or empty.
 #[derive(Clone, Default, PartialEq, Serialize)]
 pub struct StagingRun {
     /// The app.
@@ -17,19 +17,19 @@ pub struct StagingRun {
     pub task_id: String,
     /// The stack.
     pub stack: String,
-    /// Where the app's source is fetched; may hold a user and a password, as the other addresses.
+    /// The address of the app's source; like the other addresses, it may contain a user and a password.
     pub download_uri: Hidden<String>,
-    /// Where the droplet goes.
+    /// The address for the droplet.
     pub upload_uri: Hidden<String>,
-    /// Where the buildpack's cache is; none = there is none.
+    /// The address of the buildpack's cache; none if there is none.
     pub buildpack_cache_download_uri: Hidden<Option<String>>,
-    /// Where the buildpack's cache goes.
+    /// The address for the buildpack's new cache.
     pub buildpack_cache_upload_uri: Hidden<Option<String>>,
     /// Services, resources, environment, buildpack.
     pub properties: Hidden<Map<String, Value>>,
     /// The buildpacks, each with its address.
     pub admin_buildpacks: Hidden<Vec<Value>>,
-    /// What it may connect to.
+    /// The addresses that it may connect to.
     pub egress_network_rules: Vec<Value>,
     /// `VCAP_APPLICATION` of the app.
     pub vcap_application: Hidden<Map<String, Value>>,
@@ -46,7 +46,7 @@ impl fmt::Debug for StagingRun {
 }
 
 impl StagingRun {
-    /// Reads what a request has under `run.staging`. What is odd is refused: nobody else checks it.
+    /// Reads the `run.staging` of a request. Odd fields are rejected, because nobody else checks them.
     pub fn of(staging: &Staging) -> Result<Self, Invalid> {
         let within = |mut invalid: Invalid| {
             invalid.field = format!("run.staging.{}", invalid.field);
@@ -60,7 +60,7 @@ impl StagingRun {
         }
     }
 
-    /// What a Cloud Controller wants staged.
+    /// Returns what a Cloud Controller wants staged.
     pub fn of_start(start: &DeaStagingStart) -> Self {
         Self {
             app_id: start.app_id.clone(),
@@ -77,7 +77,7 @@ impl StagingRun {
         }
     }
 
-    /// As a request carries it.
+    /// Returns the staging as a request carries it.
     pub fn to_staging(&self) -> Staging {
         match serde_json::to_value(self) {
             Ok(Value::Object(map)) => Staging(map),

@@ -1,4 +1,4 @@
-//! `dea.<id>.start`: what a DEA is to run. It is full of credentials: none of it but names and sizes is ever shown.
+//! `dea.<id>.start`: what a DEA is to run. It is full of credentials: only names and sizes are ever shown.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{DeaBody, DeaFields, Hidden};
 
-/// What an instance may use.
+/// The limits of an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeaLimits {
     /// MB.
@@ -20,7 +20,7 @@ pub struct DeaLimits {
 }
 
 impl DeaLimits {
-    /// The `limits` of a body; what is absent is 0.
+    /// Reads the `limits` of a body; absent ones are 0.
     pub(super) fn of(fields: &mut DeaFields<'_>) -> Self {
         let Some(mut limits) = fields.within("limits") else {
             return Self::default();
@@ -33,7 +33,7 @@ impl DeaLimits {
         }
     }
 
-    /// The same, of a body that a DEA drops unless all three are there and are integers.
+    /// Reads the limits of a body that a DEA drops unless all three are present and are integers.
     fn required(fields: &mut DeaFields<'_>) -> Result<Self, Invalid> {
         let missing = Invalid::new("limits", "nothing", "an object with mem, disk and fds");
         let limits = fields.within("limits").ok_or(missing)?;
@@ -52,7 +52,7 @@ pub struct DeaStart {
     pub droplet: String,
     /// Its name.
     pub name: String,
-    /// The stack; a DEA without it crashes the instance.
+    /// The stack; on a DEA without it the instance crashes.
     pub stack: String,
     /// The host names that are routed to it.
     pub uris: Vec<String>,
@@ -63,24 +63,24 @@ pub struct DeaStart {
     /// `deprecated`.
     #[serde(rename = "executableFile")]
     pub executable_file: String,
-    /// Where the droplet is fetched, with a user and a password.
+    /// The address of the droplet, with a user and a password.
     #[serde(rename = "executableUri")]
     pub executable_uri: Hidden<String>,
     /// The app's version.
     pub version: String,
     /// The services bound to it, with their credentials.
     pub services: Hidden<Vec<Value>>,
-    /// What it may use.
+    /// Its limits.
     pub limits: DeaLimits,
-    /// `NAME=value`.
+    /// Variables as `NAME=value`.
     pub env: Hidden<Vec<String>>,
     /// `default`; a DEA drops a start without it.
     pub cc_partition: String,
     /// Whether it gets a console.
     pub console: bool,
-    /// How it is debugged, such as `run`.
+    /// Its debug mode, such as `run`.
     pub debug: Option<String>,
-    /// What is run instead of the droplet's own command.
+    /// The command to run instead of the droplet's own.
     pub start_command: Hidden<Option<String>>,
     /// Seconds until it must be healthy; null = the DEA's default, 60.
     pub health_check_timeout: Option<i64>,
@@ -88,7 +88,7 @@ pub struct DeaStart {
     pub vcap_application: Hidden<Map<String, Value>>,
     /// The index of the instance.
     pub index: u32,
-    /// What it may connect to.
+    /// The addresses that it may connect to.
     pub egress_network_rules: Vec<Value>,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Debug for DeaStart {
 }
 
 impl DeaBody for DeaStart {
-    /// Refuses what a DEA drops.
+    /// Rejects what a DEA drops.
     fn from_fields(fields: &mut DeaFields<'_>) -> Result<Self, Invalid> {
         Ok(Self {
             droplet: fields.name("droplet")?,

@@ -1,20 +1,20 @@
 //! The subjects of the dialect. They have no prefix: an estate has one NATS cluster.
 
-/// DEAs, every 5 s: [`super::DeaAdvertisement`].
+/// From DEAs, every 5 s: [`super::DeaAdvertisement`].
 pub const ADVERTISE: &str = "dea.advertise";
-/// DEAs, every 5 s: [`super::DeaStagingAdvertisement`].
+/// From DEAs, every 5 s: [`super::DeaStagingAdvertisement`].
 pub const STAGING_ADVERTISE: &str = "staging.advertise";
-/// DEAs, once when they start: [`super::DeaHello`].
+/// From DEAs, once when they start: [`super::DeaHello`].
 pub const HELLO: &str = "dea.start";
-/// DEAs, when they take no more work: [`super::DeaShutdown`].
+/// From DEAs, when they take no more work: [`super::DeaShutdown`].
 pub const SHUTDOWN: &str = "dea.shutdown";
-/// DEAs, every 10 s and on changes: [`super::DeaHeartbeat`].
+/// From DEAs, every 10 s and on changes: [`super::DeaHeartbeat`].
 pub const HEARTBEAT: &str = "dea.heartbeat";
-/// DEAs, when an instance ends: [`super::DeaExited`].
+/// From DEAs, when an instance ends: [`super::DeaExited`].
 pub const EXITED: &str = "droplet.exited";
 /// To all DEAs: advertise now; the body is ignored.
 pub const LOCATE: &str = "dea.locate";
-/// To all DEAs: say what you use; the reply is [`super::DeaStatus`].
+/// To all DEAs: report what is used; the reply is [`super::DeaStatus`].
 pub const STATUS: &str = "dea.status";
 /// To all DEAs: [`super::DeaDiscover`]; the reply is [`super::DeaHello`], the emptiest first.
 pub const DISCOVER: &str = "dea.discover";
@@ -24,7 +24,7 @@ pub const STOP: &str = "dea.stop";
 pub const UPDATE: &str = "dea.update";
 /// To all DEAs: [`super::DeaFind`]; each reply is a [`super::DeaFound`].
 pub const FIND: &str = "dea.find.droplet";
-/// To all DEAs: say now what room you have for staging; the body is ignored.
+/// To all DEAs: advertise room for staging now; the body is ignored.
 pub const STAGING_LOCATE: &str = "staging.locate";
 /// To all DEAs: [`super::DeaStagingStop`].
 pub const STAGING_STOP: &str = "staging.stop";
@@ -37,12 +37,12 @@ pub const UNREGISTER: &str = "router.unregister";
 /// To all DEAs: register every route now; the body is ignored.
 pub const ROUTER_START: &str = "router.start";
 
-/// To one DEA: [`super::DeaStart`].
+/// Returns the subject to one DEA for a [`super::DeaStart`].
 pub fn start(dea: &str) -> String {
     format!("dea.{dea}.start")
 }
 
-/// To one DEA: [`super::DeaStagingStart`].
+/// Returns the subject to one DEA for a [`super::DeaStagingStart`].
 pub fn staging_start(dea: &str) -> String {
     format!("staging.{dea}.start")
 }

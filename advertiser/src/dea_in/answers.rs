@@ -1,4 +1,4 @@
-//! The answers of a bridge's cells on the wire: where they go.
+//! Answers of a bridge's cells, and where they go.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Shell {
-    /// A message of the cluster.
+    /// Handles a message of the cluster.
     pub(super) fn asked(&mut self, message: &Message) {
         let subject = message.subject.as_str();
         let of_all = [
@@ -36,7 +36,7 @@ impl Shell {
     fn answer_for(&mut self, message: &Message, cell: Option<&str>, topic: Topic) {
         self.ticket += 1;
         let ticket = self.ticket;
-        // one who wants no answer gets none
+        // a sender that wants no answer gets none
         if topic == Topic::Start
             && let Some(cell) = cell
             && let Some(reply) = self.answer_to(message, cell)
@@ -73,7 +73,7 @@ impl Shell {
         if let Some(times) = self.seldom.happened(Instant::now(), 1) {
             tracing::warn!(subject, %error, times, "malformed message");
         }
-        // not to a broadcast: every cell would say it
+        // not for a broadcast, to which every cell would answer the same
         if let Some(cell) = cell
             && let Some(to) = self.answer_to(message, cell)
         {
@@ -87,7 +87,7 @@ impl Shell {
         }
     }
 
-    /// Where a cell's answer to a message goes: below its own subject where the message says so, else to its reply
+    /// Returns where a cell's answer to a message goes: below its own subject if the message says so, else to its reply
     /// subject, if that is an inbox.
     fn answer_to(&mut self, message: &Message, cell: &str) -> Option<String> {
         if let Ok(Some(to)) = AnswerTo::of(message) {

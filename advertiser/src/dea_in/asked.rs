@@ -1,4 +1,4 @@
-//! What a bridge's cells do about messages of the cluster.
+//! How a bridge's cells handle messages of the cluster.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use super::{
     queries::DeaBid,
 };
 
-/// The deadline of a drain that gives none.
+/// The deadline of a drain that does not give one.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(600);
 /// The most ids or indices in one request.
 const MAX_FILTER: usize = 100_000;
 
-/// What a message of the cluster is about.
+/// The topic of a message of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// All cells are to advertise.
@@ -37,7 +37,7 @@ pub enum Topic {
     Start,
     /// A cell is to stop instances.
     Stop,
-    /// A cell's full state.
+    /// A cell is asked for its full state.
     State,
     /// A cell is to be emptied.
     Drain,
@@ -45,11 +45,11 @@ pub enum Topic {
     Cordon,
     /// A cell is to take work again.
     Uncordon,
-    /// What a DEA does not know.
+    /// Something that DEAs do not support.
     Unknown,
 }
 
-/// What one cell is asked, by the last token of the subject.
+/// The requests to one cell, by the last token of the subject.
 pub const OF_CELL: [(&str, Topic); 8] = [
     ("start", Topic::Start),
     ("stop", Topic::Stop),
@@ -64,21 +64,22 @@ pub const OF_CELL: [(&str, Topic); 8] = [
 /// A message of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// What it is about.
+    /// Its topic.
     pub topic: Topic,
-    /// The cell that it is for; none = all.
+    /// The cell that it is for; none stands for all.
     pub cell: Option<&'a str>,
     /// Its body.
     pub body: &'a [u8],
-    /// If it is a start, the number of its [`CellsOutput::Answer`].
+    /// For a start, the number of its [`CellsOutput::Answer`].
     pub ticket: u64,
-    /// The largest answer, bytes; longer lists are split.
+    /// The largest answer in bytes; longer lists are split.
     pub max_bytes: usize,
 }
 
 impl DeaCells {
-    /// A message of the cluster. Its answers are [`CellsOutput::Reply`], one or more of each cell; a start's is a
-    /// [`CellsOutput::Answer`], within 800 ms. An error is the answer of a cell that it was for, and else of nobody.
+    /// Handles a message of the cluster. The answers are [`CellsOutput::Reply`], one or more per cell; the answer to a
+    /// start is a [`CellsOutput::Answer`], within 800 ms. An error is the answer of the cell that the message was for,
+    /// if any.
     pub fn asked(
         &mut self,
         now_ms: u64,
@@ -92,7 +93,7 @@ impl DeaCells {
         Ok(out)
     }
 
-    /// A question to all cells: each answers.
+    /// Handles a question to all cells, each of which answers.
     fn of_all(
         &mut self,
         now_ms: u64,

@@ -1,8 +1,8 @@
-//! DEAs as cells on the wire of a cluster: what a bridge says and answers there.
+//! DEAs as cells of a cluster: what a bridge says and answers there.
 //!
-//! A state machine without clock and I/O around [`Bridge`]. Nothing that it knows has to outlive it. A cell's incarnation
-//! is made of its DEA's id, which is new at each start of the DEA, and its version and its clock go on with wall time, so
-//! that to the cluster a restarted bridge is the same cells as before.
+//! A state machine without clock and I/O around [`Bridge`]. None of its knowledge has to survive it. A cell's
+//! incarnation is derived from its DEA's id, which is new at each start of the DEA, and its version and clock continue
+//! with wall time, so that to the cluster the cells of a restarted bridge are the same as before.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,26 +18,26 @@ use uuid::Uuid;
 use super::held::Held;
 use crate::dea::{Bridge, BridgeInput, BridgeOptions, BridgeOutput, Hidden};
 
-/// Cells of DEAs that do not advertise are advertised this often, …
+/// How often cells of DEAs that do not advertise are advertised.
 const INTERVAL_MS: u64 = 5_000;
-/// … and that is valid for this long. A DEA of which nothing is heard for 30 s is withdrawn.
+/// How long such an advertisement is valid. A DEA that has not been heard for 30 s is withdrawn.
 pub(super) const TTL_MS: u64 = 15_000;
-/// What has changed is advertised after this.
+/// How soon after a change it is advertised.
 const CHANGED_MS: u64 = 100;
-/// Between two heartbeats of a cell.
+/// The interval between heartbeats of a cell.
 pub(super) const HEARTBEAT_MS: u64 = 10_000;
-/// Ended instances of a cell that are listed, …
+/// The most ended instances of a cell that are listed.
 const MAX_ENDED: usize = 100;
-/// … and for how long.
+/// How long ended instances are listed.
 pub(super) const ENDED_MS: u64 = 600_000;
-/// How long a start is refused whose instance was stopped before it arrived, …
+/// How long a start is refused if its instance was stopped before it arrived.
 pub(super) const STOPPED_MS: u64 = 60_000;
-/// … and the most such instances.
+/// The most such instances.
 pub(super) const MAX_STOPPED: usize = 10_000;
-/// The most instances in an advertisement's list of the last that were accepted.
+/// The most instances in an advertisement's list of recently accepted ones.
 const MAX_RECENT: usize = 64;
 
-/// What is to be done.
+/// An output of the cells.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CellsOutput {
     /// Publish to the DEAs.
@@ -58,14 +58,14 @@ pub enum CellsOutput {
     Advertise(Box<Advert>),
     /// Publish a heartbeat of a cell.
     Heartbeat(Box<InstancesAnswer>),
-    /// Publish what a cell has to tell.
+    /// Publish an event of a cell.
     Event {
         /// The cell.
         cell: String,
         /// The event, without its sender.
         event: Box<Event>,
     },
-    /// Answer for a cell what was asked just now.
+    /// Answer the current question on behalf of a cell.
     Reply {
         /// The cell.
         cell: String,
@@ -81,51 +81,51 @@ pub enum CellsOutput {
     },
 }
 
-/// What an operator has made of a cell; forgotten with the bridge.
+/// A cell's service state as set by an operator; lost when the bridge ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CellService {
     #[default]
     Open,
     Cordoned,
-    /// What still runs at that time is stopped.
+    /// Whatever still runs at this time is stopped.
     Draining(u64),
 }
 
-/// One cell, beside what the bridge knows of it.
+/// One cell, besides what the bridge knows of it.
 #[derive(Debug)]
 pub(super) struct DeaCell {
     pub(super) incarnation: Incarnation,
     pub(super) seq: u64,
     pub(super) recent: VecDeque<InstanceId>,
     pub(super) held: BTreeMap<InstanceId, Held>,
-    /// Oldest first, with the time of the end.
+    /// Oldest first, with the time at which each ended.
     pub(super) ended: VecDeque<(u64, Instance)>,
     pub(super) service: CellService,
     /// When it is advertised at the latest.
     pub(super) due_ms: u64,
-    /// Whether the last advertisement is still right.
+    /// Whether the last advertisement is still accurate.
     pub(super) is_advertised: bool,
     pub(super) heartbeat_ms: u64,
 }
 
-/// A start whose instances are not all decided.
+/// A start that waits for decisions on some of its instances.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) cell: String,
     pub(super) apps: BTreeSet<String>,
-    /// By how they are called on the DEA.
+    /// By the ids used on the DEA.
     pub(super) open: BTreeMap<String, InstanceId>,
     pub(super) accepted: Vec<InstanceId>,
     pub(super) refused: Vec<Refusal>,
 }
 
-/// What was dropped, and how starts ended.
+/// Counters of what was dropped and how starts ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CellsCounters {
     pub(crate) placed: u64,
     pub(crate) refused: u64,
     pub(crate) unknown: u64,
-    /// Instances of the cluster's on DEAs that are called as nothing is called.
+    /// Instances of the cluster on DEAs whose ids are invalid.
     pub(crate) misnamed: u64,
 }
 
@@ -135,18 +135,18 @@ pub struct DeaCells {
     pub(super) bridge: Bridge,
     pub(super) cells: BTreeMap<String, DeaCell>,
     pub(super) waiting: BTreeMap<u64, Waiting>,
-    /// Which starts wait for an instance.
+    /// The starts that wait for each instance.
     pub(super) tickets: BTreeMap<String, Vec<u64>>,
-    /// Instances that were stopped and were not there, with the time until which that counts.
+    /// Instances that were stopped but were not there, with the time until which that counts.
     pub(super) stopped: BTreeMap<InstanceId, u64>,
     pub(crate) counters: CellsCounters,
     pub(super) leaving: bool,
-    /// Nothing is due at a cell before this.
+    /// Nothing is due for any cell before this.
     pub(super) due_ms: u64,
 }
 
 impl DeaCells {
-    /// Cells of which nothing was heard. `now_ms` is wall time, and never goes back from then on.
+    /// Creates cells of which nothing was heard. `now_ms` is wall time, and never decreases from then on.
     pub fn new(options: BridgeOptions, now_ms: u64) -> Result<Self, Invalid> {
         Ok(Self {
             bridge: Bridge::new(options, now_ms)?,
@@ -160,27 +160,27 @@ impl DeaCells {
         })
     }
 
-    /// What is known of the DEAs.
+    /// Returns what is known of the DEAs.
     pub fn bridge(&self) -> &Bridge {
         &self.bridge
     }
 
-    /// The cells that there are.
+    /// Returns the names of the cells.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.cells.keys()
     }
 
-    /// How many instances of the cluster's run or are on their way.
+    /// Returns how many of the cluster's instances run or are on their way.
     pub fn instances_held(&self) -> usize {
         self.cells.values().map(|cell| cell.held.len()).sum()
     }
 
-    /// When [`DeaCells::tick`] is due next.
+    /// Returns when [`DeaCells::tick`] is due next.
     pub fn next_ms(&self) -> u64 {
         self.due_ms.min(self.bridge.next_ms())
     }
 
-    /// Passes on what DEAs say, and that time has passed.
+    /// Passes messages of DEAs and ticks on to the bridge.
     pub fn hear(&mut self, now_ms: u64, input: BridgeInput<'_>) -> Vec<CellsOutput> {
         let told = self.bridge.handle(now_ms, input);
         let mut out = Vec::new();
@@ -220,7 +220,7 @@ impl DeaCells {
             let all = cell.held.values();
             let runs = all.filter(|held| held.shown.state != InstanceState::Stopping);
             ends.extend(runs.map(|held| held.shown.instance));
-            // heartbeats of the DEA repeat what is not followed
+            // repeated with the DEA's heartbeats, for stops that were not followed
             cell.service = CellService::Draining(now_ms + HEARTBEAT_MS);
         }
         let advertises = cell.due_ms <= now_ms;
@@ -236,14 +236,15 @@ impl DeaCells {
         }
     }
 
-    /// All cells advertise now: somebody asked for it, or the connection is back.
+    /// Advertises all cells now, because of a request or a reconnection.
     pub fn advertise_all(&mut self, now_ms: u64) -> Vec<CellsOutput> {
         let names: Vec<String> = self.cells.keys().cloned().collect();
         let advertised = names.iter().map(|name| self.advertise(now_ms, name));
         advertised.flatten().collect()
     }
 
-    /// The bridge ends: its cells take no more work, and what runs there stays known until the next one is there.
+    /// Ends the bridge: its cells take no more work, and what runs there remains known until the next bridge takes
+    /// over.
     pub fn leave(&mut self, now_ms: u64) -> Vec<CellsOutput> {
         self.leaving = true;
         for cell in self.cells.values_mut() {
@@ -283,7 +284,7 @@ impl DeaCells {
         }
     }
 
-    /// A DEA that has just got a slot.
+    /// Returns the cell of a DEA that has just been given a slot.
     pub(super) fn meet(&mut self, now_ms: u64, name: &str) -> &mut DeaCell {
         let dea = self.bridge.dea_of(name).unwrap_or_default();
         let text = format!("{name}/{dea}");
@@ -294,7 +295,8 @@ impl DeaCells {
         let cell = self.cells.entry(name.to_owned());
         cell.or_insert_with(|| DeaCell {
             incarnation,
-            // above that of an earlier bridge, which counted from an earlier time, and slower than once a millisecond
+            // higher than that of an earlier bridge, which started counting at an earlier time and counted at most once
+            // a millisecond
             seq: now_ms,
             recent: VecDeque::new(),
             held: BTreeMap::new(),
@@ -324,7 +326,7 @@ impl DeaCells {
         })));
     }
 
-    /// Something has changed: it is advertised soon.
+    /// Records a change, which is advertised soon.
     pub(super) fn touch(&mut self, now_ms: u64, name: &str) {
         if let Some(cell) = self.cells.get_mut(name) {
             cell.seq += 1;
@@ -339,7 +341,7 @@ impl DeaCells {
         let cell = self.cells.get_mut(name)?;
         cell.due_ms = now_ms + INTERVAL_MS;
         self.due_ms = self.due_ms.min(cell.due_ms);
-        // nothing is said of a DEA before it has said something
+        // nothing is said about a DEA before it has said something itself
         let shown = shown?;
         cell.seq += 1;
         cell.is_advertised = true;
@@ -348,11 +350,11 @@ impl DeaCells {
     }
 }
 
-/// What the ids of incarnations are made with.
+/// The namespace for the ids of incarnations.
 const NAMESPACE: Uuid = Uuid::from_u128(0x1d7a_52c4_90be_4f63_8c1e_5b20_77da_e9f4);
 
 impl DeaCell {
-    /// When something is due.
+    /// Returns when something is due.
     pub(super) fn next_ms(&self) -> u64 {
         let drain_ms = match self.service {
             CellService::Draining(at_ms) if !self.held.is_empty() => at_ms,
@@ -377,7 +379,7 @@ impl DeaCell {
         }
     }
 
-    /// How an instance of which nothing runs any more ended: whether it was stopped.
+    /// Returns whether an instance that has ended was stopped; none if it is not known.
     pub(super) fn how_it_ended(&self, instance: &InstanceId) -> Option<bool> {
         let mut ended = self.ended.iter().rev();
         let found = ended.find(|(_, ended)| ended.instance == *instance)?;

@@ -1,4 +1,4 @@
-//! What happens to the instances of a bridge's cells: they are answered for, run, end, and are stopped.
+//! The instances of a bridge's cells: answers to their starts, changes of state, ends and stops.
 
 use shared::{
     InstanceId, WaveId,
@@ -13,7 +13,7 @@ use super::{
 use crate::dea::{BridgeAnswer, BridgeInput, BridgeInstanceState};
 
 impl DeaCells {
-    /// Stops what matches on a cell.
+    /// Stops matching instances on a cell.
     pub(crate) fn stop(
         &mut self,
         now_ms: u64,
@@ -82,7 +82,7 @@ impl DeaCells {
         self.carry_out(now_ms, told, out);
     }
 
-    /// Has a cell take no new work, or take work again.
+    /// Makes a cell take no new work, or take work again.
     pub(crate) fn serve(
         &mut self,
         now_ms: u64,
@@ -114,12 +114,12 @@ impl DeaCells {
         out
     }
 
-    /// How many instances a cell holds.
+    /// Returns how many instances a cell holds.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.cells.get(name).map_or(0, |cell| cell.held.len())
     }
 
-    /// How many of them a manager keeps running.
+    /// Returns how many of them a manager keeps running.
     pub(crate) fn managed(&self, name: &str) -> usize {
         let held = self.cells.get(name).into_iter();
         let held = held.flat_map(|cell| cell.held.values());
@@ -129,7 +129,7 @@ impl DeaCells {
             .count()
     }
 
-    /// What became of an instance that was sent.
+    /// Handles what became of an instance that was sent.
     pub(super) fn answered(
         &mut self,
         now_ms: u64,
@@ -158,7 +158,7 @@ impl DeaCells {
                     needs: None,
                     has: None,
                 }),
-                // what is missing in the answer is unknown
+                // instances that are missing in the answer are unknown
                 BridgeAnswer::Unknown => {}
             }
             if let Some(cell) = self.cells.get_mut(&name) {
@@ -173,7 +173,7 @@ impl DeaCells {
         }
     }
 
-    /// Answers a start of which all instances are decided.
+    /// Answers a start once all of its instances are decided.
     pub(super) fn finish(&mut self, now_ms: u64, ticket: u64, out: &mut Vec<CellsOutput>) {
         if self.waiting.get(&ticket).is_none_or(|w| !w.open.is_empty()) {
             return;
@@ -207,7 +207,7 @@ impl DeaCells {
         });
     }
 
-    /// The state of an instance has changed.
+    /// Handles a change of an instance's state.
     pub(super) fn changed(
         &mut self,
         now_ms: u64,

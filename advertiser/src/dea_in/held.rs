@@ -1,4 +1,4 @@
-//! The cluster's instances on a DEA, as the cluster is told of them.
+//! The cluster's instances on a DEA, as reported to the cluster.
 
 use placement::Kind;
 use shared::{
@@ -8,12 +8,12 @@ use shared::{
 
 use crate::dea::BridgeInstanceState;
 
-/// The longest request id that travels with a droplet; of an instance of another one only the own id is known after
-/// a restart of the bridge.
+/// The longest request id that travels with a droplet. If it is longer, only the instance's own id is known after a
+/// restart of the bridge.
 const MAX_REQUEST: usize = 90;
 
-/// How an instance is called on its DEA. From this, its app and its index everything is known that the cluster has to
-/// know of it, even after a restart of the bridge.
+/// Returns the id of an instance on its DEA. From this, its app and its index, everything that the cluster must know
+/// can be derived, even after a restart of the bridge.
 pub(super) fn droplet_id(work: &Work) -> String {
     let request = work.request.as_ref().map(RequestId::as_str);
     let request = request.filter(|request| {
@@ -26,7 +26,7 @@ pub(super) fn droplet_id(work: &Work) -> String {
     }
 }
 
-/// The instance that [`droplet_id`] calls so, and its request; none if nothing of the kind is called so.
+/// Returns the instance with this [`droplet_id`] and its request; none if the id is invalid.
 pub(super) fn instance_called(
     id: &str,
     app: &str,
@@ -45,7 +45,7 @@ pub(super) fn instance_called(
 /// An instance of the cluster on a DEA.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// How it is called there.
+    /// Its id there.
     pub(super) id: String,
     pub(super) shown: Instance,
     since_ms: u64,
@@ -54,7 +54,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// It is being sent.
+    /// Creates an instance that is being sent.
     pub(super) fn sent(now_ms: u64, id: &str, work: &Work, claim: AuctionId) -> Self {
         let mut held = Self::heard(now_ms, id, work.instance, (&work.app, work.index));
         held.shown.request.clone_from(&work.request);
@@ -66,7 +66,7 @@ impl Held {
         held
     }
 
-    /// It was heard of, and is starting as far as is known.
+    /// Creates an instance that was heard of, and is starting as far as is known.
     pub(super) fn heard(
         now_ms: u64,
         id: &str,
@@ -82,13 +82,13 @@ impl Held {
         }
     }
 
-    /// Of two claims the lower counts.
+    /// Records a claim: the lower of two counts.
     pub(super) fn claimed(&mut self, claim: AuctionId) {
         let lowest = self.shown.claim.map_or(claim, |own| own.min(claim));
         self.shown.claim = Some(lowest);
     }
 
-    /// It is in this state from now on.
+    /// Puts it into this state from now on.
     pub(super) fn enter(&mut self, now_ms: u64, state: InstanceState) {
         self.shown.state = state;
         self.since_ms = now_ms;
@@ -97,7 +97,7 @@ impl Held {
         }
     }
 
-    /// As it is listed.
+    /// Returns it as it is listed.
     pub(super) fn describe(&self, now_ms: u64) -> Instance {
         Instance {
             age_ms: now_ms.saturating_sub(self.since_ms),
@@ -105,7 +105,7 @@ impl Held {
         }
     }
 
-    /// It has ended in this state.
+    /// Records that it has ended in this way.
     pub(super) fn end(&mut self, now_ms: u64, how: &BridgeInstanceState) {
         self.enter(
             now_ms,
@@ -134,7 +134,7 @@ impl Held {
         self.shown.exit_code = exit_code;
     }
 
-    /// What is told of it.
+    /// Returns an event about it.
     pub(super) fn event(&self, now_ms: u64, cell: &str, kind: &str) -> Event {
         let shown = &self.shown;
         let is_final = matches!(shown.state, InstanceState::Exited | InstanceState::Crashed);
@@ -174,7 +174,7 @@ mod tests {
             instance_called(&id, "web", 7),
             Some((instance, Some(request)))
         );
-        // not made of the request: its own id travels
+        // not derived from the request, so its own id travels
         for other in [None, Some("x".repeat(91).parse().unwrap())] {
             work.request = other;
             let id = droplet_id(&work);

@@ -1,6 +1,6 @@
 //! `dea-in`: the DEAs of an estate as cells of a cluster.
 //!
-//! [`run`] moves the messages between two connections, that to the estate and that to the cluster; `DeaCells` decides.
+//! [`run`] moves messages between two connections, to the estate and to the cluster; `DeaCells` makes the decisions.
 
 mod answers;
 mod asked;
@@ -26,27 +26,27 @@ pub use self::{
 };
 use crate::dea::{BridgeOptions, EstateOptions, MAX_SLOTS};
 
-/// The longest time that an advertisement of a DEA may count, s.
+/// The longest time for which an advertisement of a DEA may count, in s.
 const MAX_EXPIRY_S: u64 = 3_600;
-/// The longest that a bridge settles, ms.
+/// The longest time for which a bridge settles, in ms.
 const MAX_SETTLE_MS: u64 = 3_600_000;
 
-/// How a bridge of DEAs to a cluster is run.
+/// Settings of a bridge between DEAs and a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeaInConfig {
     /// Its name; its cells are `NAME-0`, `NAME-1` and so on.
     pub name: String,
-    /// How many cells there are at most.
+    /// The maximum number of cells.
     pub slots: usize,
-    /// How long an advertisement of a DEA counts, s.
+    /// How long an advertisement of a DEA counts, in s.
     pub expiry_s: u64,
-    /// How long after its start only heartbeats give slots, ms. Shorter than between two heartbeats of a DEA, it may give other
-    /// slots than an earlier bridge did.
+    /// For how long after its start only heartbeats give slots, in ms. If this is shorter than the interval between two
+    /// heartbeats of a DEA, the bridge may give other slots than an earlier bridge did.
     pub settle_ms: u64,
 }
 
 impl DeaInConfig {
-    /// Rejects a bad name, no slots or too many, and times that are none or too long.
+    /// Rejects a bad name, no slots or too many, and times that are zero or too long.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("name", &self.name)?;
         if !(1..=MAX_SLOTS).contains(&self.slots) {
@@ -68,12 +68,13 @@ impl DeaInConfig {
         Ok(())
     }
 
-    /// The names of the cells.
+    /// Returns the names of the cells.
     pub fn cells(&self) -> impl Iterator<Item = String> {
         (0..self.slots).map(|slot| format!("{}-{slot}", self.name))
     }
 
-    /// What tells the droplets of this bridge, in the cluster of this prefix, from those of others: 8 hexadecimal digits.
+    /// Returns 8 hexadecimal digits that distinguish the droplets of this bridge, in the cluster with this prefix, from
+    /// those of others.
     pub fn mark(&self, prefix: &str) -> String {
         let text = format!("{prefix}/{}", self.name);
         let digest = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, text.as_bytes());
@@ -110,8 +111,9 @@ pub enum DeaInError {
     Bus(#[from] BusError),
 }
 
-/// Runs a bridge between an estate and a cluster until it is told to end. Its cells take no more work then, and are known for 15 s
-/// more: a bridge that is started until then goes on with them. Losing either connection ends nothing.
+/// Runs a bridge between an estate and a cluster until it is told to end. Its cells then take no more work, and are
+/// known for another 15 s: a bridge that is started within this time takes them over. Losing either connection ends
+/// nothing.
 pub async fn run(
     config: DeaInConfig,
     (estate, cluster): (Bus, Bus),

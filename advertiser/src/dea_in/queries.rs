@@ -1,4 +1,4 @@
-//! What the cells of a bridge answer: what they have, what runs there.
+//! What a bridge's cells answer about themselves and their instances.
 
 use placement::{Cell, Span};
 use shared::{
@@ -17,7 +17,7 @@ pub(crate) enum DeaBid {
 }
 
 impl DeaCells {
-    /// The cell as its DEA last advertised it, less what was started since.
+    /// Returns the cell as its DEA last advertised it, less what was started since.
     pub(super) fn shown(&self, now_ms: u64, name: &str) -> Option<Cell> {
         let mut shown = self.bridge.cell(name, now_ms)?;
         let out_of_service = match self.cells.get(name)?.service {
@@ -27,14 +27,15 @@ impl DeaCells {
             CellService::Draining(_) => Some(false),
         };
         if let Some(cordoned) = out_of_service {
-            // a DEA that is being emptied is not less so because its cell is cordoned
+            // cordoning the cell of a DEA that is being emptied does not make it less so
             shown.cordoned = cordoned && (!shown.evacuating || shown.cordoned);
             shown.evacuating = true;
         }
         Some(shown)
     }
 
-    /// A cell's full state: an advertisement, the answer to a question for its state or, with an auction, a bid.
+    /// Returns a cell's full state: an advertisement, the answer to a question for its state or, with an auction, a
+    /// bid.
     pub(crate) fn state(
         &self,
         now_ms: u64,
@@ -45,7 +46,7 @@ impl DeaCells {
         self.report(now_ms, auction, shown)
     }
 
-    /// The same, of a cell that is shown so.
+    /// Returns the full state for a cell that is shown like this.
     pub(super) fn report(
         &self,
         now_ms: u64,
@@ -72,7 +73,7 @@ impl DeaCells {
         })
     }
 
-    /// The answer to a request for a bid.
+    /// Returns the answer to a request for a bid.
     pub(crate) fn bid(&self, now_ms: u64, name: &str, auction: AuctionId) -> Option<DeaBid> {
         let cell = self.cells.get(name)?;
         if !cell.is_advertised {
@@ -115,7 +116,7 @@ impl DeaCells {
         })
     }
 
-    /// Current and recently ended instances of a cell that match.
+    /// Returns current and recently ended instances of a cell that match.
     pub(crate) fn instances(
         &self,
         now_ms: u64,

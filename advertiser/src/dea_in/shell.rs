@@ -27,11 +27,11 @@ use crate::{
     shown::{Asks, Shown, is_answered},
 };
 
-/// The part of max_payload that an answer leaves for its subject and headers.
+/// The part of max_payload that an answer reserves for its subject and headers.
 const MARGIN: usize = 4_096;
 /// The most messages of DEAs that are handled before a reply.
 const MAX_BEFORE: usize = 1_000;
-/// How often what the bridge counts is shown anew.
+/// How often the published counters are refreshed.
 const SHOW_MS: u64 = 1_000;
 
 pub(super) struct Shell {
@@ -44,9 +44,9 @@ pub(super) struct Shell {
     pub(super) to_cluster: Outbox,
     pub(super) cluster: Bus,
     pub(super) estate: Bus,
-    /// Where DEAs reply to questions.
+    /// The subject for replies of DEAs.
     pub(super) inbox: String,
-    /// Who waits for the answer to a start.
+    /// The reply subjects of starts that are not answered yet.
     pub(super) asked: HashMap<u64, String>,
     pub(super) ticket: u64,
     pub(super) malformed: u64,
@@ -99,7 +99,7 @@ pub(super) async fn run(
         show_ms: 0,
         subjects: subjects.clone(),
     };
-    // who was there before this bridge says so at once
+    // DEAs that were there before this bridge report at once
     shell.to_deas.publish(deas::LOCATE, "");
     shell.to_deas.publish(deas::HEALTH_MANAGER_START, "");
     let (name, slots) = (&config.name, config.slots);
@@ -129,7 +129,7 @@ pub(super) async fn run(
     ended
 }
 
-/// Whether both connections are up; false if the bridge is told to end before that.
+/// Waits until both connections are up; returns false if the bridge is told to end before that.
 async fn are_connected(both: [&Bus; 2], ending: &CancellationToken) -> bool {
     for bus in both {
         tokio::select! {
@@ -178,7 +178,7 @@ async fn listen_to_cluster(
     Ok(asked)
 }
 
-/// The main loop: each event is handled as it comes, without blocking.
+/// The main loop: handles each event as it arrives, without blocking.
 async fn live(
     shell: &mut Shell,
     (estate, permissions): (Bus, Permissions),
@@ -189,7 +189,7 @@ async fn live(
     let (cluster, mut connected) = (shell.cluster.clone(), shell.cluster.connected.clone());
     connected.mark_unchanged();
     let of_cluster = |violation: &PermissionViolation| permissions.needs(violation);
-    // an estate may keep to itself who makes its DEAs speak; without the rest the bridge is of no use
+    // an estate may reserve the right to make its DEAs speak; without the other permissions the bridge is useless
     let asides = [deas::LOCATE, deas::HEALTH_MANAGER_START];
     let of_estate = |violation: &PermissionViolation| !asides.contains(&violation.subject.as_str());
     let mut refused = pin!(cluster.violations.first(of_cluster));
@@ -231,7 +231,7 @@ impl Shell {
         self.wall_ms + self.clock.now_ms()
     }
 
-    /// A message of a DEA.
+    /// Handles a message of a DEA.
     fn heard(&mut self, message: &Message) {
         let (now_ms, subject) = (self.now_ms(), message.subject.as_str());
         let body = &message.payload;
@@ -241,7 +241,8 @@ impl Shell {
         self.carry_out(out);
     }
 
-    /// A DEA says why it has refused an instance before it replies that this one has crashed.
+    /// Handles messages that arrived earlier: a DEA says why it refused an instance before it replies that the instance
+    /// has crashed.
     fn hear_what_came_before(&mut self, heard: &mut SelectAll<Subscriber>) {
         for _ in 0..MAX_BEFORE {
             let Some(Some(message)) = heard.next().now_or_never() else {
@@ -251,7 +252,7 @@ impl Shell {
         }
     }
 
-    /// When something is due.
+    /// Returns when something is due.
     fn instant(&self) -> tokio::time::Instant {
         let next_ms = self.cells.next_ms().min(self.show_ms);
         // timers cannot be arbitrarily far in the future
@@ -269,7 +270,7 @@ impl Shell {
         }
     }
 
-    /// What is shown to whoever asks the bridge itself.
+    /// Updates what the bridge reports about itself.
     fn show(&mut self, now_ms: u64) {
         let (bridge, counters) = (self.cells.bridge(), self.cells.counters);
         let estate = bridge.estate();
@@ -321,7 +322,7 @@ impl Shell {
                     let subject = self.subjects.event(&event.kind, event.about(), &event.by);
                     self.to_cluster.publish(subject, to_bytes(&event));
                 }
-                // only what was asked is replied to
+                // only questions are replied to
                 CellsOutput::Reply { .. } => {}
                 CellsOutput::Answer { ticket, answer } => {
                     if let Some(reply) = self.asked.remove(&ticket) {
@@ -332,7 +333,7 @@ impl Shell {
         }
     }
 
-    /// The largest size of an answer's message.
+    /// Returns the largest size of an answer.
     pub(super) fn max_bytes(&self) -> usize {
         let most = match self.cluster.client.max_payload() {
             0 => 1 << 20, // not connected yet

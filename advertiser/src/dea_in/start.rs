@@ -1,4 +1,4 @@
-//! Starts of the cluster: what is refused before a DEA hears of it, and what is sent.
+//! Starts of the cluster: what is refused before any DEA hears of it, and what is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use crate::dea::{BridgeInput, DeaStart, DropletInstance, DropletRun};
 const MAX_WORK: usize = 10_000;
 
 impl DeaCells {
-    /// Sends the instances of a start to the cell's DEA. The answer follows as an output with this ticket, within 800 ms; an error
-    /// if the start is malformed.
+    /// Sends the instances of a start to the cell's DEA. The answer follows as an output with this ticket, within 800
+    /// ms. Returns an error if the start is malformed.
     pub(crate) fn start(
         &mut self,
         now_ms: u64,
@@ -47,7 +47,7 @@ impl DeaCells {
             Waiting {
                 cell: name.to_owned(),
                 apps: start.work.iter().map(|work| work.app.clone()).collect(),
-                // nothing is answered before all are judged
+                // prevents an answer before all instances are judged
                 open: BTreeMap::from([(String::new(), InstanceId::nil())]),
                 accepted: Vec::new(),
                 refused: Vec::new(),
@@ -70,7 +70,7 @@ impl DeaCells {
                 Judged::There => self.decided(ticket, work, None),
                 Judged::Refused(refusal) => self.decided(ticket, work, Some(refusal)),
                 Judged::OnItsWay => self.wait_for(ticket, work),
-                // what is missing in the answer is unknown
+                // instances that are missing in the answer are unknown
                 Judged::Unknown => {}
             }
         }
@@ -81,7 +81,7 @@ impl DeaCells {
         Ok(out)
     }
 
-    /// What a start is answered for which there is no cell: its DEA is gone.
+    /// Returns the answer to a start for a cell that does not exist because its DEA is gone.
     pub(crate) fn refusal_without_cell(name: &str, body: &[u8]) -> Result<Acceptance, WireError> {
         let start: CellStart = parse(body, &mut Vec::new())?;
         let refused = start.work.iter().take(MAX_WORK);
@@ -141,7 +141,7 @@ impl DeaCells {
                 ..refuse(work, reason::CHANGED)
             });
         }
-        // of two auctioneers that have begun the same request the second one learns that it need not start it
+        // if two auctioneers have begun the same request, the second one learns that it need not start it
         let holder = self.bridge.holder(&droplet_id(work));
         if let Some(other) = holder.filter(|holder| holder != name) {
             return Judged::Refused(refuse(work, &format!("{other} has it")));
@@ -206,11 +206,11 @@ impl DeaCells {
     }
 }
 
-/// What is to be done about an instance of a start.
+/// The decision on an instance of a start.
 enum Judged {
     New(Box<DeaStart>),
     There,
-    /// It was sent, and is not answered.
+    /// It was sent, and has not been answered yet.
     OnItsWay,
     /// It was sent and answered as unknown, and its DEA has not shown it.
     Unknown,
@@ -226,7 +226,7 @@ fn refuse(work: &Work, reason: &str) -> Refusal {
     }
 }
 
-/// Rejects work that is not valid, as cells do.
+/// Rejects invalid work, as cells do.
 fn check(work: &Work) -> Result<(), Invalid> {
     let mut request = Request::new(work.app.clone(), work.memory_mb, work.disk_mb);
     request.cpu_millis = work.cpu_millis;
@@ -235,7 +235,7 @@ fn check(work: &Work) -> Result<(), Invalid> {
     work.run.as_deref().map_or(Ok(()), Run::check)
 }
 
-/// What the DEA is told; why it is told nothing where it cannot run this.
+/// Returns the start for the DEA, or why it cannot run this work.
 fn dea_start(work: &Work, stack: &str) -> Result<DeaStart, String> {
     let run = work.run.as_deref();
     let droplet = run.and_then(|run| run.droplet.as_deref());

@@ -20,13 +20,13 @@ mod others;
 const APP: &str = "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f";
 const NOON: u64 = 1_700_000_000_000;
 
-/// What is different in a start.
+/// A modification of a start.
 type Change = fn(&mut CellStart);
 
 struct World {
     cells: DeaCells,
     now_ms: u64,
-    /// What the DEAs were sent, by subject.
+    /// What was sent to the DEAs, by subject.
     sent: Vec<(String, Value)>,
     adverts: BTreeMap<String, Advert>,
     events: Vec<Event>,
@@ -126,7 +126,7 @@ impl World {
         self.now_ms = until;
     }
 
-    /// Sends index 0 of a request to `dea-0`; the ticket is that of the index.
+    /// Sends index 0 of request `w-1` to `dea-0`, after `change`, with this ticket.
     fn start(&mut self, ticket: u64, change: impl FnOnce(&mut CellStart)) {
         self.start_on("dea-0", ticket, change);
     }
@@ -146,7 +146,7 @@ impl World {
         self.take(out.unwrap());
     }
 
-    /// The DEA says that an instance is there, in a reply or a heartbeat.
+    /// Makes the DEA report an instance, in a reply or a heartbeat.
     fn says(&mut self, version: &str, state: &str) -> Value {
         let instance = json!({"droplet": APP, "version": version, "instance": "c0ffee", "index": 0,
             "state": state, "state_timestamp": 1.5});
@@ -179,7 +179,7 @@ impl World {
             .collect()
     }
 
-    /// How many ids the cell lists as running.
+    /// Returns how many ids the cell lists as running.
     fn running(&self) -> usize {
         let filter = Instances {
             ids_only: true,
@@ -191,7 +191,7 @@ impl World {
     }
 }
 
-/// An instance of a droplet of 256 MB.
+/// Returns an instance of a droplet of 256 MB.
 fn work(request: &str, index: u32) -> Work {
     let instance = instance_id(request, APP, Kind::Lrp, index);
     let run = json!({"droplet": {"uri": "http://me:s3cret@a/d", "environment": {"A": "b"}}});
@@ -259,7 +259,7 @@ fn a_start_is_sent_acknowledged_listed_and_stopped() {
     assert_eq!(world.sent.last().unwrap().0, "dea.stop");
     assert_eq!(world.listed()[0].0, InstanceState::Stopping);
     assert_eq!(world.running(), 0);
-    // it did not hear it: it is told again
+    // it did not hear the stop, so it is told again
     world.beat(&[instance]);
     assert_eq!(world.sent.last().unwrap().0, "dea.stop");
     world.beat(&[]);
@@ -294,7 +294,7 @@ fn a_start_without_a_sign_is_answered_in_800_ms_and_settled_by_a_heartbeat() {
     assert_eq!(world.events[0].kind, "running");
     world.pass(9_000);
     world.advertise("d1", &json!({}));
-    // the other one has never come to be
+    // the other one never came to exist
     world.pass(9_000);
     world.advertise("d1", &json!({}));
     world.pass(9_000);
@@ -366,7 +366,7 @@ fn a_restarted_bridge_is_the_same_cells_as_before() {
     world.pass(500);
     let before = world.adverts["dea-0"].clone();
     let mut again = World::new(11_000, world.now_ms + 1_000);
-    // the other DEA is heard first, and waits
+    // the other DEA is heard first, and has to wait
     again.advertise("d0", &json!({}));
     again.advertise("d1", &json!({APP: 1}));
     assert!(again.adverts.is_empty());

@@ -1,7 +1,7 @@
-//! Cells as DEAs: what the cluster says of them, and what their facades want.
+//! Cells as DEAs: messages of the cluster about them, and what their facades want.
 //!
-//! A state machine without clock and I/O. A cell gets a facade, and so a DEA with a new id, when it is first heard, when it has another
-//! incarnation, and when it takes work again after it was emptied.
+//! A state machine without clock and I/O. A cell gets a facade, and so a DEA with a new id, when it is first heard,
+//! when it has another incarnation, and when it takes work again after it was emptied.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use crate::dea::{
     Facade, FacadeEvent, FacadeInput, FacadeOptions, FacadeOutput, FacadeRoom, Hidden,
 };
 
-/// What the requests of instances begin with that were started through a facade.
+/// The prefix of requests for instances that were started through a facade.
 pub(super) const REQUEST_PREFIX: &str = "dea-out-";
 
-/// What is to be done.
+/// An output of the cells.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum OutOutput {
     /// Publish to the estate.
@@ -29,11 +29,11 @@ pub(crate) enum OutOutput {
         subject: String,
         body: Hidden<Vec<u8>>,
     },
-    /// From now on messages on this subject are for the facades.
+    /// Pass messages on this subject to the facades from now on.
     Listen { subject: String },
-    /// No longer: the DEA that it was for is no more.
+    /// Stop listening to this subject: its DEA no longer exists.
     Unlisten { subject: String },
-    /// Start an instance on a cell; the answer is for [`OutCells::answered`].
+    /// Start an instance on a cell; the answer goes to [`OutCells::answered`].
     Start { cell: String, body: Hidden<Vec<u8>> },
     /// Stop instances on a cell.
     Stop { cell: String, stop: Box<Stop> },
@@ -43,22 +43,23 @@ pub(crate) enum OutOutput {
 #[derive(Debug)]
 pub(super) struct OutCell {
     pub(super) incarnation: Incarnation,
-    /// The cell's clock, and when it showed that.
+    /// The cell's clock, and our time at which it showed that.
     pub(super) clock: (u64, u64),
-    /// When it is no longer known to be there.
+    /// When the cell's advertisement expires.
     expires_ms: u64,
     pub(super) facade: Option<Facade>,
-    /// The cell was to be emptied, also if it takes work again before it is empty: its DEA stays the one that is emptied.
+    /// Whether the cell was to be emptied, even if it takes work again before it is empty: its DEA remains the emptied
+    /// one.
     emptied: bool,
-    /// How many facades it had.
+    /// The number of facades that it has had.
     lives: u64,
-    /// Where its instances are reached; empty until one has said it.
+    /// The address of its instances; empty until an instance has reported it.
     pub(super) address: String,
-    /// Ports of instances that run and cannot be told before the address is known.
+    /// Ports of running instances that cannot be announced before the address is known.
     pub(super) waits_for_address: BTreeMap<String, Option<u16>>,
-    /// What was sent and not answered.
+    /// Starts that have not been answered.
     pub(super) sent: BTreeMap<String, Sent>,
-    /// What the cell has accepted and has not ended, with the time of that.
+    /// Instances that the cell has accepted and that have not ended, with the time of acceptance.
     pub(super) accepted: BTreeMap<String, u64>,
 }
 
@@ -67,24 +68,24 @@ pub(super) struct OutCell {
 pub(super) struct Sent {
     pub(super) app: String,
     pub(super) work: Work,
-    /// How often it was sent.
+    /// How many times it was sent.
     pub(super) times: u32,
     pub(super) due_ms: u64,
-    /// It is to be stopped, whatever the answer is.
+    /// Whether it is to be stopped, whatever the answer is.
     pub(super) stopped: bool,
 }
 
-/// What was counted.
+/// Counters of starts, stops and staging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutCounters {
     pub(crate) started: u64,
     pub(crate) refused: u64,
-    /// Starts that no cell has answered.
+    /// Starts that the cell never answered.
     pub(crate) unanswered: u64,
     /// Instances of an earlier run that were stopped.
     pub(crate) left_over: u64,
     pub(crate) malformed: u64,
-    /// Starts beyond what a facade knows.
+    /// Starts beyond the limit of a facade.
     pub(crate) dropped: u64,
     /// Apps that were staged.
     pub(crate) staged: u64,
@@ -96,14 +97,14 @@ pub(crate) struct OutCounters {
 #[derive(Debug)]
 pub(crate) struct OutCells {
     pub(super) config: DeaOutConfig,
-    /// New with each run: the ids of DEAs are made of it.
+    /// New for each run; the ids of DEAs are derived from it.
     pub(super) run: Uuid,
     pub(super) cells: BTreeMap<String, OutCell>,
     pub(super) counters: OutCounters,
 }
 
 impl OutCell {
-    /// Its DEA is no more.
+    /// Ends the cell's DEA.
     fn end_facade(&mut self, out: &mut Vec<OutOutput>) {
         if let Some(facade) = self.facade.take() {
             let [.., of_staging] = facade.staging_subjects();
@@ -125,7 +126,7 @@ impl OutCells {
         }
     }
 
-    /// What was counted, with what the facades have.
+    /// Returns the counters, including those of the facades.
     pub(crate) fn counters(&self) -> OutCounters {
         let facades = self.cells.values().filter_map(|cell| cell.facade.as_ref());
         let mut all = self.counters;
@@ -138,13 +139,13 @@ impl OutCells {
         all
     }
 
-    /// How many cells are DEAs now.
+    /// Returns how many cells are DEAs now.
     pub(crate) fn deas(&self, now_ms: u64) -> usize {
         let there = |cell: &&OutCell| cell.facade.is_some() && now_ms < cell.expires_ms;
         self.cells.values().filter(there).count()
     }
 
-    /// When [`OutCells::tick`] is due next.
+    /// Returns when [`OutCells::tick`] is due next.
     pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
         let of_cell = |cell: &OutCell| {
             let facade = cell.facade.as_ref().filter(|_| now_ms < cell.expires_ms);
@@ -164,7 +165,7 @@ impl OutCells {
             let Some(cell) = self.cells.get_mut(&name) else {
                 continue;
             };
-            // nobody knows of a cell that has fallen silent whether it is there: neither does its DEA speak
+            // whether a silent cell still exists is unknown, so its DEA does not speak either
             let is_there = now_ms < cell.expires_ms;
             let facade = cell.facade.as_mut().filter(|_| is_there);
             if let Some(facade) = facade.filter(|facade| facade.next_ms() <= now_ms) {
@@ -175,7 +176,7 @@ impl OutCells {
         out
     }
 
-    /// A cell advertises; of one that withdraws `ttl_ms` is 0.
+    /// Handles an advertisement of a cell; `ttl_ms` is 0 if it withdraws.
     pub(crate) fn advertised(
         &mut self,
         now_ms: u64,
@@ -200,7 +201,7 @@ impl OutCells {
             accepted: BTreeMap::new(),
         });
         if known.incarnation != incarnation {
-            // with its rep a cell has lost all that it ran, as a DEA has that starts again
+            // a restarted rep has lost everything that its cell ran, like a restarted DEA
             known.incarnation = incarnation;
             known.end_facade(&mut out);
             known.sent.clear();
@@ -208,7 +209,7 @@ impl OutCells {
             known.waits_for_address.clear();
         }
         known.clock = (clock_ms, now_ms);
-        // one that was made up must not keep a cell for ever
+        // a forged advertisement must not keep a cell for ever
         known.expires_ms = now_ms.saturating_add(ttl_ms.min(self.config.max_ttl_ms));
         let is_emptied = cell.evacuating && !cell.cordoned;
         let is_empty = known.accepted.is_empty() && known.sent.is_empty();
@@ -259,7 +260,7 @@ impl OutCells {
         }
     }
 
-    /// A message of the estate; of all cells, or of the one that it is for.
+    /// Handles a message of the estate, for all cells or for one.
     pub(crate) fn heard(
         &mut self,
         now_ms: u64,
@@ -334,7 +335,7 @@ impl OutCells {
         let Some(cell) = self.cells.get_mut(name) else {
             return;
         };
-        // one that was not answered may be there; its answer says whether it is
+        // an unanswered one may exist, which its answer will tell
         let sent = cell.sent.get_mut(key);
         let app = sent.map(|sent| {
             sent.stopped = true;
@@ -346,7 +347,7 @@ impl OutCells {
         }
     }
 
-    /// All DEAs shut down: they say so, and what was started through them is stopped.
+    /// Shuts all DEAs down: they say so, and what was started through them is stopped.
     pub(crate) fn shut_down(&mut self, now_ms: u64) -> Vec<OutOutput> {
         let mut out = Vec::new();
         let names: Vec<String> = self.cells.keys().cloned().collect();
@@ -357,7 +358,7 @@ impl OutCells {
     }
 }
 
-/// What the cell has, in MB. A cordoned one keeps what it runs, and has no room.
+/// Returns the resources of the cell in MB. A cell that takes no work has no room, but keeps what it runs.
 fn room(cell: &Cell) -> FacadeRoom {
     let takes_work = !cell.evacuating;
     FacadeRoom {
@@ -375,12 +376,12 @@ fn room(cell: &Cell) -> FacadeRoom {
     }
 }
 
-/// The instance that a facade calls so.
+/// Returns the instance with this key of a facade.
 pub(super) fn instance_of(key: &str) -> Option<InstanceId> {
     key.parse().ok()
 }
 
-/// How a facade calls an instance.
+/// Returns a facade's key for an instance.
 pub(super) fn key_of(instance: InstanceId) -> String {
     instance.uuid().simple().to_string()
 }
@@ -398,7 +399,7 @@ pub(super) fn stop_of(cell: &str, app: &str, instance: InstanceId) -> OutOutput 
     }
 }
 
-/// A ttl as it is sent.
+/// Returns the ttl of an advertisement in ms.
 pub(crate) fn ttl_ms(ttl: Option<placement::Span>) -> u64 {
     ttl.map_or(0, |ttl| millis(ttl.0))
 }

@@ -1,6 +1,7 @@
 //! `dea-out`: cells of a cluster as DEAs of an estate.
 //!
-//! [`run`] moves the messages between two connections; `OutCells` decides, with a [`Facade`](crate::dea::Facade) for each cell.
+//! [`run`] moves messages between two connections; `OutCells` makes the decisions, with a
+//! [`Facade`](crate::dea::Facade) for each cell.
 
 mod cells;
 mod shell;
@@ -19,40 +20,40 @@ use shared::{
     shutdown::CancellationToken,
 };
 
-/// The most cells of which one program makes DEAs.
+/// The most cells that one program turns into DEAs.
 pub const MAX_OUT_CELLS: usize = 1_000;
 
-/// The longest name: the requests of what is started begin with it.
+/// The longest name, which is part of the ids of the requests that are started.
 const MAX_NAME: usize = 80;
 
-/// The most that the staging of an app may be set to take at least, MB.
+/// The highest setting for the minimum that the staging of an app takes, in MB.
 const MAX_STAGING_MB: i64 = 1 << 20;
 
-/// How cells are made DEAs.
+/// Settings for turning cells into DEAs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeaOutConfig {
     /// Its name.
     pub name: String,
-    /// The cells; no other program may make DEAs of them.
+    /// The cells; no other program may turn them into DEAs.
     pub cells: Vec<String>,
-    /// Between two advertisements of a DEA, ms.
+    /// The interval between advertisements of a DEA, in ms.
     pub advertise_ms: u64,
-    /// Between two heartbeats of a DEA, ms.
+    /// The interval between heartbeats of a DEA, in ms.
     pub heartbeat_ms: u64,
-    /// Between two registrations of the same route, ms.
+    /// The interval between registrations of the same route, in ms.
     pub register_ms: u64,
-    /// The longest time for which an advertisement of a cell is believed, ms.
+    /// The longest time for which an advertisement of a cell is believed, in ms.
     pub max_ttl_ms: u64,
-    /// The least that the staging of an app takes, MB of memory.
+    /// The least memory that the staging of an app takes, in MB.
     pub staging_memory_mb: i64,
-    /// The same, MB of disk.
+    /// The least disk that the staging of an app takes, in MB.
     pub staging_disk_mb: i64,
-    /// How long the staging of an app may take, ms.
+    /// How long the staging of an app may take, in ms.
     pub staging_ms: u64,
 }
 
 impl DeaOutConfig {
-    /// The intervals and amounts with which DEAs were deployed.
+    /// Returns settings with the intervals and amounts with which DEAs were deployed.
     pub fn new(name: &str, cells: Vec<String>) -> Self {
         Self {
             name: name.to_owned(),
@@ -67,7 +68,8 @@ impl DeaOutConfig {
         }
     }
 
-    /// Rejects bad names, no cells or too many, intervals under 100 ms, and staging that takes nothing or for ever.
+    /// Rejects bad names, no cells or too many, intervals under 100 ms, and staging amounts and times that are zero or
+    /// unlimited.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("name", &self.name)?;
         if self.name.len() > MAX_NAME {
@@ -106,7 +108,7 @@ impl DeaOutConfig {
     }
 }
 
-/// Why cells cannot be made DEAs.
+/// Why cells cannot be turned into DEAs.
 #[derive(Debug, thiserror::Error)]
 pub enum DeaOutError {
     /// The configuration is not valid.
@@ -115,7 +117,7 @@ pub enum DeaOutError {
     /// Another program of its name answers.
     #[error("another dea-out named {0:?} is running; expected a name of its own for each")]
     NameTaken(String),
-    /// A server's permissions do not allow what is to be done.
+    /// A server's permissions do not allow what is necessary.
     #[error("{0}; the credentials must be those of this facade")]
     NotPermitted(PermissionViolation),
     /// NATS cannot be used.
@@ -123,8 +125,8 @@ pub enum DeaOutError {
     Bus(#[from] BusError),
 }
 
-/// Makes cells DEAs until it is told to end. Its DEAs say `dea.shutdown` then, and what was started through them is stopped, as
-/// DEAs do it. Losing either connection ends nothing.
+/// Turns cells into DEAs until it is told to end. The DEAs then say `dea.shutdown`, and what was started through them
+/// is stopped, as DEAs do. Losing either connection ends nothing.
 pub async fn run(
     config: DeaOutConfig,
     (estate, cluster): (Bus, Bus),

@@ -31,9 +31,9 @@ use crate::{
     shown::{Asks, Shown, is_answered},
 };
 
-/// How often what is counted is shown anew.
+/// How often the published counters are refreshed.
 const SHOW_MS: u64 = 1_000;
-/// How long what runs may take until it has been told to stop, at the end.
+/// How long stopping everything may take at the end.
 const LAST: Duration = Duration::from_secs(2);
 
 struct Shell {
@@ -46,9 +46,9 @@ struct Shell {
     cluster: Bus,
     to_estate: Outbox,
     to_cluster: Outbox,
-    /// Where cells answer.
+    /// The subject for answers of cells.
     inbox: String,
-    /// What the estate is listened to for, and how that is ended.
+    /// The subscriptions in the estate, each with a handle that ends it.
     listened: BTreeMap<String, AbortHandle>,
     heard: SelectAll<Abortable<Subscriber>>,
     malformed: u64,
@@ -108,7 +108,7 @@ pub(super) async fn run(
         show_ms: 0,
         subjects,
     };
-    // cells that were there before say so at once
+    // cells that were there before report at once
     let discover = shell.subjects.discover();
     shell.to_cluster.publish(discover, "");
     let ended = live(&mut shell, permissions, (told, answers), asks, ending).await;
@@ -143,7 +143,7 @@ async fn listen_to_cells(
     Ok(told)
 }
 
-/// The main loop: each event is handled as it comes.
+/// The main loop: handles each event as it arrives.
 async fn live(
     shell: &mut Shell,
     permissions: Permissions,
@@ -153,7 +153,7 @@ async fn live(
 ) -> Result<(), DeaOutError> {
     let (cluster, estate) = (shell.cluster.clone(), shell.estate.clone());
     let of_cluster = |violation: &PermissionViolation| permissions.needs(violation);
-    // an estate may forbid to answer questions, and to speak of routes
+    // an estate may forbid answering questions and announcing routes
     let of_estate = |violation: &PermissionViolation| {
         let subject = violation.subject.as_str();
         !may_answer(subject) && !subject.starts_with("router.")
@@ -234,7 +234,7 @@ impl Shell {
                 OutOutput::ToEstate { subject, body } => self.to_estate.publish(subject, body.0),
                 OutOutput::Listen { subject } => self.listen(subject).await,
                 OutOutput::Unlisten { subject } => {
-                    // its subscription ends as soon as it is looked at
+                    // its subscription ends when it is next polled
                     if let Some(end) = self.listened.remove(&subject) {
                         end.abort();
                     }
@@ -265,7 +265,7 @@ impl Shell {
         }
     }
 
-    /// A cell's answer to a start.
+    /// Handles a cell's answer to a start.
     async fn answered(&mut self, message: &Message) {
         if is_no_responders(message) {
             return; // it is sent again
@@ -283,7 +283,7 @@ impl Shell {
         }
     }
 
-    /// What a cell publishes.
+    /// Handles a message published by a cell.
     async fn told(&mut self, message: &Message) {
         let now_ms = self.now_ms();
         let (subject, body) = (message.subject.as_str(), &message.payload[..]);
@@ -318,7 +318,7 @@ impl Shell {
         Some(self.cells.advertised(now_ms, about, &cell))
     }
 
-    /// A message of the estate.
+    /// Handles a message of the estate.
     async fn heard(&mut self, message: &Message) {
         let reply = message.reply.as_deref();
         self.forbidden += u64::from(reply.is_some_and(|reply| !may_answer(reply)));

@@ -1,4 +1,4 @@
-//! The staging of apps, as cells are sent it, and what they tell of its end.
+//! The staging of apps: what cells are sent, and what they report about its end.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::cells::{OutCells, OutOutput, instance_of, key_of};
 use crate::dea::{FacadeEvent, FacadeInput, FacadeStaged, FacadeStaging, Hidden};
 
 impl OutCells {
-    /// The DEA of a cell says that it stages, and hears what is to be staged, where the cell does it.
+    /// Makes the DEA of a cell advertise staging and listen for it, if the cell stages apps.
     pub(super) fn stages(&mut self, now_ms: u64, cell: &Cell, out: &mut Vec<OutOutput>) {
         let known = self.cells.get(&cell.cell);
         let facade = known.and_then(|known| known.facade.as_ref());
@@ -20,7 +20,7 @@ impl OutCells {
         if cell.staging {
             out.extend(subjects.map(|subject| OutOutput::Listen { subject }));
         } else {
-            // the others are of all DEAs
+            // the other subjects are shared by all DEAs
             let [.., subject] = subjects;
             out.push(OutOutput::Unlisten { subject });
         }
@@ -50,7 +50,7 @@ impl OutCells {
         self.send(now_ms, name, key, work, out);
     }
 
-    /// A cell tells how a task ended; of one that is not of a facade nothing is known.
+    /// Handles a cell's report of how a task ended; ignored if the task is not one of a facade.
     pub(crate) fn task_ended(&mut self, now_ms: u64, result: TaskResult) -> Vec<OutOutput> {
         let mut out = Vec::new();
         let (name, key) = (result.cell, key_of(result.instance));

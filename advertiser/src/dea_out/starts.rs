@@ -1,4 +1,4 @@
-//! Starts of a Cloud Controller, as cells are sent them.
+//! Starts of a Cloud Controller, as they are sent to cells.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use uuid::Uuid;
 use super::cells::{OutCells, OutOutput, REQUEST_PREFIX, Sent, instance_of, key_of, stop_of};
 use crate::dea::{DeaStart, DropletRun, FacadeEvent, FacadeInput, FacadeRoom, Hidden};
 
-/// Without an answer a start is sent again after this. It is the same start to the cell.
+/// How long to wait for an answer before a start is sent again. To the cell it is the same start.
 const AGAIN_MS: u64 = 2_000;
-/// How often it is sent.
+/// How many times it is sent.
 const TIMES: u32 = 4;
-/// How long a cell may accept it, by the cell's own clock.
+/// For how long a cell may accept it, on the cell's own clock.
 const EXPIRES: Duration = Duration::from_secs(5);
 
 impl OutCells {
@@ -43,7 +43,7 @@ impl OutCells {
         self.send(now_ms, name, key, work, out);
     }
 
-    /// Sends an instance to the cell, until that answers.
+    /// Sends an instance to the cell until the cell answers.
     pub(super) fn send(
         &mut self,
         now_ms: u64,
@@ -67,7 +67,8 @@ impl OutCells {
         self.send_again(now_ms, name, out);
     }
 
-    /// Sends what is due for the first time or again; what was sent often enough is given up, and stopped in case that it runs.
+    /// Sends starts that are due, for the first time or again. A start that was sent often enough is given up, and
+    /// stopped in case it runs.
     pub(super) fn send_again(&mut self, now_ms: u64, name: &str, out: &mut Vec<OutOutput>) {
         let Some(cell) = self.cells.get_mut(name) else {
             return;
@@ -107,7 +108,7 @@ impl OutCells {
         }
     }
 
-    /// A cell's answer to a start.
+    /// Handles a cell's answer to a start.
     pub(crate) fn answered(&mut self, now_ms: u64, answer: &Acceptance) -> Vec<OutOutput> {
         let mut out = Vec::new();
         let name = answer.cell.as_str();
@@ -117,7 +118,7 @@ impl OutCells {
         let fresh = cell.incarnation == answer.incarnation;
         let facade = cell.facade.as_ref().filter(|_| fresh);
         if let Some(memory) = facade.map(|facade| facade.room().memory) {
-            // what was accepted is no longer in it
+            // what was accepted is already subtracted
             let room = FacadeRoom {
                 memory,
                 available_memory: answer.available.memory_mb,
@@ -167,7 +168,7 @@ impl OutCells {
         self.counters.refused += 1;
         let lacking = reason.strip_prefix("insufficient resources: ");
         let description = match lacking {
-            // disk is named first when both lack, as DEAs do it
+            // disk is named first if both are short, as DEAs do
             Some(names) if names.contains("disk") => "Not enough disk resource available.".into(),
             Some(_) => "Not enough memory resource available.".into(),
             None => placement::cut(reason).into_owned(),

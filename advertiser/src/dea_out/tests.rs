@@ -30,7 +30,7 @@ struct World {
     stops: Vec<InstanceId>,
     /// The subject of starts for the last DEA.
     own: String,
-    /// What it listens to as a cell that stages apps.
+    /// The subjects that it listens to as a cell that stages apps.
     staging: Vec<String>,
     unlistened: Vec<String>,
 }
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// The cell `c1` of 1,024 MB in zone z1 advertises.
+    /// Makes the cell `c1`, of 1,024 MB in zone z1, advertise.
     fn advertise(&mut self, incarnation: u128, change: &dyn Fn(&mut Cell)) {
         let mut cell = Cell::new("c1", Resources::new(1_024, 4_096, 10));
         let attributes = cell.attributes_mut();
@@ -145,7 +145,7 @@ impl World {
         self.take(out);
     }
 
-    /// The cell lists these, all running and of the facade's requests.
+    /// Makes the cell list these instances, all running and started by the facade.
     fn list(&mut self, instances: &[InstanceId]) {
         let listed = |id: &InstanceId| {
             let mut instance = testkit::lists::instance(*id, "orders", 2);
@@ -198,7 +198,7 @@ fn a_cell_that_runs_droplets_is_a_dea() {
     assert!(world.said.len() - before < 10);
     world.pass(60_000);
     assert_eq!(world.of("dea.advertise").len(), after);
-    // another rep: another DEA
+    // a new rep means a new DEA
     world.advertise(2, &|_| ());
     assert_ne!(world.last("dea.advertise")["id"], said["id"]);
     let greeted = world.of("dea.start").len();
@@ -218,7 +218,7 @@ fn a_start_is_sent_to_the_cell_and_told_of_when_it_runs() {
     let droplet = work.run.unwrap().droplet.clone().unwrap();
     assert_eq!(droplet.0["start_command"], "./run");
     assert_eq!(droplet.0["environment"], json!(["A=b"]));
-    // what was sent is subtracted until the cell says what it has left
+    // what was sent is subtracted until the cell reports what it has left
     world.hear("dea.locate", "");
     assert_eq!(world.last("dea.advertise")["available_memory"], 768);
     world.answer(&[id], None);
@@ -313,7 +313,7 @@ fn crashes_are_told_once_they_are_final_and_missed_ends_are_found() {
     world.advertise(1, &|_| ());
     world.list(&[]);
     assert_eq!(world.of("droplet.exited").len(), 2);
-    // of an earlier run: nobody in the estate knows it
+    // from an earlier run: nobody in the estate knows it
     let left = InstanceId::from_u128(77);
     world.list(&[left]);
     assert_eq!(world.stops, [left]);
@@ -326,7 +326,7 @@ fn a_cell_that_is_emptied_evacuates_and_is_another_dea_afterwards() {
     world.answer(&[id], None);
     world.list(&[id]);
     let dea = world.last("dea.advertise")["id"].clone();
-    // a cordoned one keeps what it runs, and has no room
+    // a cordoned cell keeps what it runs, but has no room
     world.advertise(1, &|cell| (cell.evacuating, cell.cordoned) = (true, true));
     world.hear("dea.locate", "");
     assert_eq!(world.last("dea.advertise")["available_memory"], 0);
@@ -388,7 +388,7 @@ fn emptied(cell: &mut Cell) {
     cell.evacuating = true;
 }
 
-/// Its DEA has said that it takes no more work, and is another one only when nothing runs there any more.
+/// Its DEA has said that it takes no more work, and is replaced only when nothing runs there any more.
 #[test]
 fn a_cell_that_takes_work_again_before_it_is_empty_is_a_new_dea_once_it_is_empty() {
     let mut world = World::new();
@@ -428,7 +428,7 @@ fn a_stop_that_the_cell_did_not_hear_is_sent_again() {
     assert_eq!(world.last("dea.heartbeat")["droplets"], json!([]));
 }
 
-/// Whatever the cell answers to a start that was stopped meanwhile, what it was to take is free again.
+/// Whatever the cell answers to a start that has been stopped, the resources that it was to take become free again.
 #[test]
 fn a_start_that_is_stopped_before_its_answer_takes_nothing_in_the_end() {
     for answered in [Some(true), Some(false), None] {

@@ -1,4 +1,4 @@
-//! What cells tell of the instances that were started through facades.
+//! What cells report about the instances that were started through facades.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use shared::wire::{Event, Instance, InstanceState, InstancesAnswer, kind};
 use super::cells::{OutCells, OutOutput, REQUEST_PREFIX, key_of, stop_of};
 use crate::dea::{DeaInstanceState, FacadeEvent, FacadeInput};
 
-/// What was accepted for so long is in the lists of its cell.
+/// How long after its acceptance an instance must be in its cell's lists.
 const ON_ITS_WAY_MS: u64 = 5_000;
 
 impl OutCells {
-    /// What a cell tells of instances.
+    /// Handles a cell's event about instances.
     pub(crate) fn event(&mut self, now_ms: u64, name: &str, event: &Event) -> Vec<OutOutput> {
         let mut out = Vec::new();
         for about in &event.instances {
@@ -34,7 +34,7 @@ impl OutCells {
         out
     }
 
-    /// An instance runs. Routers are told where, so that this waits until the address of the cell is known.
+    /// Handles that an instance runs. This waits until the cell's address is known, because routers are told it.
     fn runs(
         &mut self,
         now_ms: u64,
@@ -65,7 +65,7 @@ impl OutCells {
         event: FacadeEvent,
         out: &mut Vec<OutOutput>,
     ) {
-        // what has ended was accepted, also where that was not heard
+        // an instance that has ended was accepted, even if that was not heard
         self.accepted(now_ms, name, key, out);
         if let Some(cell) = self.cells.get_mut(name) {
             cell.accepted.remove(key);
@@ -75,7 +75,7 @@ impl OutCells {
         self.happened(now_ms, name, key, event, out);
     }
 
-    /// What a cell runs, in one message of its heartbeat.
+    /// Handles one message of a cell's heartbeat, which lists what it runs.
     pub(crate) fn listed(&mut self, now_ms: u64, list: &InstancesAnswer) -> Vec<OutOutput> {
         let mut out = Vec::new();
         let name = list.cell.as_str();
@@ -121,7 +121,7 @@ impl OutCells {
         let known = facade.and_then(|facade| facade.state_of(&key));
         let goes_on = instance.state != InstanceState::Stopping;
         if known.is_none() {
-            // of an earlier run, or of a DEA that is no more: nobody in the estate knows of it
+            // of an earlier run, or of a DEA that no longer exists: nobody in the estate knows of it
             if goes_on {
                 self.counters.left_over += 1;
                 out.push(stop_of(name, &instance.app, instance.instance));
@@ -134,7 +134,8 @@ impl OutCells {
         }
     }
 
-    /// What was accepted a while ago and is in no complete list has ended, and its event was missed.
+    /// Ends instances that were accepted a while ago and are missing in a complete list: they have ended, and their
+    /// event was missed.
     fn unlisted(&mut self, now_ms: u64, list: &InstancesAnswer, out: &mut Vec<OutOutput>) {
         let Some(cell) = self.cells.get(&list.cell) else {
             return;
@@ -154,7 +155,7 @@ impl OutCells {
     }
 }
 
-/// The exit code in how a cell says that an instance ended: `exit 1`.
+/// Returns the exit code from a cell's text about the end of an instance, such as `exit 1`.
 fn exit_status(ended: Option<&str>) -> i64 {
     let code = ended.and_then(|text| text.strip_prefix("exit "));
     code.and_then(|code| code.parse().ok()).unwrap_or(-1)

@@ -1,9 +1,8 @@
-//! Which apps run anywhere, as was advertised a few seconds ago: cheap enough to be looked up for every
-//! request.
+//! Which apps run anywhere, as advertised a few seconds ago: cheap enough to look up for every request.
 
 use placement::{FastSet, Kind, Pool};
 
-/// How old the list may be, milliseconds: far less than the time for which outcomes are remembered.
+/// The maximum age of the list in milliseconds: far less than the time for which outcomes are remembered.
 const MAX_AGE_MS: u64 = 10_000;
 
 /// The apps of all cells.
@@ -11,26 +10,26 @@ const MAX_AGE_MS: u64 = 10_000;
 pub(super) struct RunningApps {
     apps: FastSet<String>,
     tasks: bool,
-    /// When the list was made; none when it must be made again.
+    /// When the list was made; none if it must be made again.
     made_ms: Option<u64>,
 }
 
 impl RunningApps {
-    /// A cell has joined: what it runs is not in the list.
+    /// Discards the list: a cell has joined, and the list lacks what it runs.
     pub(super) fn outdated(&mut self) {
         self.made_ms = None;
     }
 
-    /// Whether some of the app may run. Of tasks it is only known whether there are any.
+    /// Returns whether any of the app may run. For tasks it is only known whether any cell has some.
     pub(super) fn may_run(&mut self, now_ms: u64, pool: &Pool, app: &str, kind: Kind) -> bool {
         let old = |at_ms: u64| now_ms >= at_ms + MAX_AGE_MS;
-        // not kept up to date with every report: a request looks here, and there are far more reports than that
+        // rebuilt on lookup, not updated with every report: there are far more reports than lookups
         if self.made_ms.is_none_or(old) {
             self.made_ms = Some(now_ms);
             self.tasks = pool.cells().any(|cell| cell.counts.tasks > 0);
             self.apps.clear();
             for app in pool.cells().flat_map(|cell| cell.counts.apps.keys()) {
-                // an app runs on many cells: its name is copied once
+                // an app runs on many cells, but its name is copied once
                 if !self.apps.contains(app) {
                     self.apps.insert(app.clone());
                 }

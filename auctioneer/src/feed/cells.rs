@@ -1,4 +1,4 @@
-//! What is known of each cell: found by a hash of its name, and listed by name.
+//! What is known of each cell: looked up by a hash of its name, and listed in order of names.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,11 +6,11 @@ use placement::FastMap;
 
 use super::Known;
 
-/// Every report looks its cell up several times, and so does every instance that is sent.
+/// All known cells, hashed by name: every report and every instance sent looks its cell up several times.
 #[derive(Debug, Default)]
 pub(super) struct Cells {
     known: FastMap<Arc<str>, Known>,
-    /// Where the order counts: that of a hash map is another one in each run.
+    /// The names in order, for iteration whose order matters: that of a hash map differs from run to run.
     names: BTreeSet<Arc<str>>,
 }
 
@@ -27,12 +27,12 @@ impl Cells {
         self.known.get_mut(cell)
     }
 
-    /// One cell, with its name.
+    /// Returns one cell with its name.
     pub(super) fn named(&self, cell: &str) -> Option<(&Arc<str>, &Known)> {
         self.known.get_key_value(cell)
     }
 
-    /// As [`Cells::named`].
+    /// Like [`Cells::named`], with mutable access.
     pub(super) fn named_mut(&mut self, cell: &str) -> Option<(Arc<str>, &mut Known)> {
         let (name, _) = self.known.get_key_value(cell)?;
         let name = Arc::clone(name);
@@ -40,13 +40,13 @@ impl Cells {
         Some((name, known))
     }
 
-    /// The cell of this name; made where there is none.
+    /// Returns the cell with this name, created if it is missing.
     pub(super) fn get_or_insert(
         &mut self,
         name: &Arc<str>,
         new: impl FnOnce() -> Known,
     ) -> &mut Known {
-        // nearly every report is of a known cell: the sorted names are left alone then
+        // nearly every report is about a known cell: the sorted names are left alone then
         if !self.known.contains_key(name) {
             self.names.insert(Arc::clone(name));
         }
@@ -58,18 +58,18 @@ impl Cells {
         self.known.remove_entry(cell)
     }
 
-    /// By name.
+    /// Returns all cells, sorted by name.
     pub(super) fn by_name(&self) -> impl Iterator<Item = (&Arc<str>, &Known)> {
         let known = |name: &'_ Arc<str>| self.known.get_key_value(name);
         self.names.iter().filter_map(known)
     }
 
-    /// In any order.
+    /// Returns all cells in any order.
     pub(super) fn unordered(&self) -> impl Iterator<Item = (&Arc<str>, &Known)> {
         self.known.iter()
     }
 
-    /// In any order.
+    /// Returns all cells in any order, with mutable access.
     pub(super) fn unordered_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut Known)> {
         self.known.iter_mut()
     }

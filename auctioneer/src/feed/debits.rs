@@ -1,4 +1,4 @@
-//! Debits: what was sent to cells and is not in their reports yet.
+//! Debits: work that was sent to cells and that their reports do not show yet.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use shared::InstanceId;
 use super::{Debit, Feed, Known};
 
 impl Feed {
-    /// An instance is being sent to a cell.
+    /// Debits an instance that is being sent to a cell.
     pub fn debit(&mut self, cell: &str, debit: Debit) {
         if let Some(known) = self.cells.get_mut(cell) {
             self.pool.debit(cell, &debit.job, debit.devices.as_deref());
@@ -18,13 +18,13 @@ impl Feed {
         }
     }
 
-    /// A cell's answer to a start: what it accepted will be in its next report, what it refused is
-    /// credited, and the answer has the amounts that are now available.
+    /// Processes a cell's answer to a start: what it accepted will be in its next report, what it refused is credited,
+    /// and the amounts available are taken from the answer.
     pub fn answered(&mut self, answer: &Acceptance) {
         let Some((name, known)) = self.cells.named_mut(&answer.cell) else {
             return;
         };
-        // what an earlier one accepted ended with it, and its amounts are not those of the present one
+        // what an earlier incarnation accepted ended with it, and its amounts are not those of the present one
         if known.incarnation != answer.incarnation {
             return;
         }
@@ -35,7 +35,7 @@ impl Feed {
             }
         }
         if known.seq >= answer.seq {
-            // a report with them arrived before the answer
+            // a report that shows these arrived before the answer
             let seq = known.seq;
             let shown: Vec<Debit> = known.take(|d| d.answered_seq.is_some_and(|s| s <= seq));
             self.return_all(&name, &shown);
@@ -45,14 +45,14 @@ impl Feed {
         }
     }
 
-    /// Uses the amounts of the answer, less what was sent and is not in them.
+    /// Takes over the amounts of the answer, less what was sent and is not in them.
     fn correct(&mut self, name: &Arc<str>, answer: &Acceptance) {
         let refused: Vec<InstanceId> = answer.refused.iter().map(|r| r.instance).collect();
         self.undebit(name, &refused);
         let (Some(known), Some(cell)) = (self.cells.get(name), self.pool.get(name)) else {
             return;
         };
-        // a later report has the amounts already, and newer ones
+        // a later report already has these amounts or newer ones
         if answer.seq < known.seq {
             return;
         }
@@ -60,7 +60,7 @@ impl Feed {
         cell.available = answer.available.clone();
         for (app, count) in &answer.apps {
             if *count == 0 {
-                cell.counts.apps.remove(app); // the pool lists what is there
+                cell.counts.apps.remove(app); // the pool lists only apps that are there
             } else {
                 cell.counts.apps.insert(app.clone(), *count);
             }
@@ -83,7 +83,7 @@ impl Feed {
         self.pool.put(cell);
     }
 
-    /// The cell did not accept these: their debits are credited.
+    /// Credits instances that the cell did not accept.
     pub fn undebit(&mut self, cell: &str, instances: &[InstanceId]) {
         let Some((name, known)) = self.cells.named_mut(cell) else {
             return;
@@ -107,9 +107,9 @@ impl Feed {
 }
 
 impl Known {
-    /// Removes the debits that the report already shows: answered before it, listed as recent, or
-    /// expired on the cell's clock (then the report shows them, or the cell will never accept
-    /// them). Returns them, and which of them were unanswered and are listed.
+    /// Removes the debits that the report already shows: answered before it, listed in it as recent, or expired on the
+    /// cell's clock (then either the report shows them or the cell will never accept them). Returns them, and which of
+    /// them were unanswered and are listed.
     pub(super) fn drop_shown(
         &mut self,
         seq: Option<u64>,
@@ -121,7 +121,7 @@ impl Known {
         let listed = |d: &Debit| envelope.recent.contains(&d.instance);
         let removed = self.take(|d| match d.answered_seq {
             Some(answered) => seq.is_some_and(|seq| answered <= seq),
-            // on the cell's clock, which it compares too: neither clock need be right
+            // on the cell's clock, which the cell compares as well: neither clock need be right
             None => listed(d) || envelope.clock_ms > d.expires_ms,
         });
         let unanswered = removed

@@ -1,26 +1,26 @@
-//! The incarnations of cells that were replaced or withdrew: what comes of them late counts no more.
+//! Incarnations of cells that were replaced or withdrew: their late messages no longer count.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use placement::FastMap;
 use shared::Incarnation;
 
-/// The most that are remembered.
+/// The most incarnations that are remembered.
 const MAX_FORMER: usize = 100_000;
 
-/// See the module. Each belongs to the cell that it was advertised for: another cell that uses the number of
-/// an incarnation, which everybody hears, says nothing about it.
+/// The former incarnations. Each belongs to the cell that advertised it: incarnations are public, so another cell that
+/// uses the same one says nothing about it.
 #[derive(Debug, Default)]
 pub(super) struct Former {
-    /// Of each cell, from when and until when each counts no more.
+    /// For each cell, from when and until when each incarnation is ignored.
     known: FastMap<Arc<str>, FastMap<Incarnation, (u64, u64)>>,
-    /// In the order in which they came.
+    /// In order of arrival.
     order: VecDeque<(Arc<str>, Incarnation)>,
 }
 
 impl Former {
-    /// Whether this is late. A message with a ttl is for that time at most: one that was forged may have had
-    /// a longer one.
+    /// Returns whether a message of this incarnation is late. A message with a ttl counts as late for that time at
+    /// most: the ttl on record may be a longer one of a forged message.
     pub(super) fn contains(
         &self,
         now_ms: u64,
@@ -36,8 +36,8 @@ impl Former {
         })
     }
 
-    /// It counts no more for as long as its advertisements were valid. What it says after that is not
-    /// late: somebody else spoke in its name, or it is there again.
+    /// Ignores an incarnation for as long as its advertisements were valid. What it says after that is not late:
+    /// somebody else spoke in its name, or it is back.
     pub(super) fn add(
         &mut self,
         now_ms: u64,
@@ -46,7 +46,7 @@ impl Former {
         ttl_ms: u64,
     ) {
         let of_cell = self.known.entry(Arc::clone(cell)).or_default();
-        // once in the list, or whoever alternates between two incarnations would fill it
+        // only one entry in the list, or whoever alternates between two incarnations would fill it
         if of_cell
             .insert(incarnation, (now_ms, now_ms + ttl_ms))
             .is_none()
@@ -55,15 +55,15 @@ impl Former {
         }
     }
 
-    /// All that the cell had count again.
+    /// Stops ignoring all incarnations of the cell.
     pub(super) fn clear(&mut self, cell: &str) {
         self.known.remove(cell);
     }
 
-    /// Forgets those whose time is up, and the oldest when there are too many.
+    /// Forgets incarnations whose time is over, and the oldest if there are too many.
     pub(super) fn forget(&mut self, now_ms: u64) {
         while let Some((cell, incarnation)) = self.order.front() {
-            // in order of arrival: one with a shorter ttl behind another waits here, and counts no more anyway
+            // in order of arrival: one with a shorter ttl stays here behind a longer one, without any effect
             if self.contains(now_ms, cell, incarnation, None) && self.order.len() <= MAX_FORMER {
                 break;
             }

@@ -1,9 +1,9 @@
-//! What is known of one cell beside its resources.
+//! What is known of one cell besides its resources.
 
 use placement::{DeviceShares, Job};
 use shared::{Incarnation, InstanceId, clock::CellTime, wire::Envelope};
 
-/// One cell as it is known.
+/// One known cell.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// Its present incarnation.
@@ -12,23 +12,23 @@ pub struct Known {
     pub seq: u64,
     /// The cell's clock in its last report.
     pub clock_ms: CellTime,
-    /// Our clock then.
+    /// Our clock at that time.
     pub reported_at_ms: u64,
     /// How long a report is valid.
     pub ttl_ms: u64,
-    /// In pool time.
+    /// When its lease ends, in pool time.
     pub expires_at_ms: u64,
-    /// Silent: it missed a bid deadline, and auctions do not wait for it until it advertises again.
+    /// Whether it is silent: it missed a bid deadline, and auctions do not wait for it until it advertises again.
     pub silent: bool,
-    /// There were no responders: nothing is sent to it until then (our clock).
+    /// A start had no responders or no answer: nothing is sent to the cell until then (our clock).
     pub absent_until_ms: u64,
-    /// What was sent to it and is not in its report yet.
+    /// Work that was sent to it and that its report does not show yet.
     pub debits: Vec<Debit>,
-    /// What is advertised for it and does not count.
+    /// Advertisements in its name that are being ignored.
     pub(super) ignored: Option<Ignored>,
 }
 
-/// Advertisements, one after another, that do not count because another one made them old.
+/// A sequence of advertisements that are ignored because another one made them old.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ignored {
     incarnation: Incarnation,
@@ -43,17 +43,17 @@ pub struct Debit {
     pub instance: InstanceId,
     /// What was debited.
     pub job: Job,
-    /// With these devices.
+    /// The devices debited with it.
     pub devices: Option<Box<DeviceShares>>,
-    /// The cell's version in its answer: reports of that version or later show it.
+    /// The cell's version in its answer: reports of this version or later show the instance.
     pub answered_seq: Option<u64>,
-    /// On the cell's clock; later the cell refuses the start.
+    /// When the start expires, on the cell's clock; after that the cell refuses it.
     pub expires_ms: CellTime,
 }
 
 impl Known {
-    /// Heard for the first time now. Until a report says more, the cell's clock begins at 0 now: a rep's first
-    /// report is of that time.
+    /// Creates a cell that is heard for the first time now. Until a report says more, its clock is taken to be 0 now,
+    /// which is when a rep sends its first report.
     pub(super) fn new(now_ms: u64, envelope: &Envelope, ttl_ms: u64) -> Self {
         Self {
             incarnation: envelope.incarnation,
@@ -78,18 +78,18 @@ impl Known {
     ) {
         self.ttl_ms = ttl_ms.unwrap_or(self.ttl_ms);
         self.expires_at_ms = pool_ms + lease_ms(self.ttl_ms);
-        // 0: the message has no clock, and the last one still counts
+        // 0: the message has no clock value, and the last one still counts
         if envelope.clock_ms > CellTime::default() {
             self.clock_ms = envelope.clock_ms;
             self.reported_at_ms = now_ms;
         }
-        // the incarnation that counts is there: another one is as old as before
+        // the current incarnation is alive: any other one remains old
         let same = |ignored: &Ignored| ignored.incarnation == envelope.incarnation;
         self.ignored = self.ignored.filter(same);
     }
 
-    /// An advertisement with this ttl that another one made old. Whether such have arrived for a whole ttl:
-    /// then the cell speaks, and what made them old was forged.
+    /// Records an advertisement with this ttl that another one made old. Returns whether such advertisements have
+    /// arrived for a whole ttl: then the cell is alive, and what made them old was forged.
     pub(super) fn goes_on(
         &mut self,
         now_ms: u64,
@@ -99,7 +99,7 @@ impl Known {
     ) -> bool {
         let incarnation = envelope.incarnation;
         if incarnation == self.incarnation {
-            // it is there, whatever is right of it
+            // the cell is alive, whichever of its reports is right
             self.expires_at_ms = self.expires_at_ms.max(pool_ms + lease_ms(ttl_ms));
         }
         let earlier = self.ignored.filter(|ignored| {
@@ -115,27 +115,27 @@ impl Known {
         now_ms.saturating_sub(since_ms) >= lease_ms(ttl_ms)
     }
 
-    /// Whether the sender has our cell's name and was replaced: it has run for longer than the rep that we
-    /// know, by more than messages take.
+    /// Returns whether the sender is a rep of the same name that was replaced: it has been running for longer than the
+    /// rep that we know, by more than message delays explain.
     pub(super) fn replaced(&self, now_ms: u64, envelope: &Envelope) -> bool {
         let since_ms = now_ms.saturating_sub(self.reported_at_ms);
         let age_ms = self.clock_ms.as_ms().saturating_add(since_ms);
         let theirs_ms = envelope.clock_ms.as_ms();
         envelope.incarnation != self.incarnation
-            // a third of the ttl is an interval: messages of one that runs may be late by about that
+            // a third of the ttl is one interval: messages of a live rep may be late by about that
             && theirs_ms > age_ms.saturating_add(self.ttl_ms / 3)
     }
 
-    /// It advertised by itself, so it is not silent any more.
+    /// Records that the cell advertised by itself: it is no longer silent.
     pub(super) fn advertised(&mut self) {
         self.silent = false;
         self.absent_until_ms = 0;
     }
 }
 
-/// How long a report is treated as valid. Time is checked, and passes, in steps of a tenth of a
-/// second: a fiftieth less than the ttl, so that a dead cell is removed when its ttl is over (15
-/// s), not soon after.
+/// Returns how long a report is treated as valid. Time is checked, and passes, in steps of a tenth of a second: the
+/// lease is a fiftieth shorter than the ttl, so that a dead cell is removed when its ttl ends (15 s), not shortly
+/// after.
 pub(super) fn lease_ms(ttl_ms: u64) -> u64 {
     ttl_ms - ttl_ms / 50
 }

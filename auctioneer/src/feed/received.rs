@@ -1,4 +1,4 @@
-//! What a report is, and what came of receiving one.
+//! Kinds of reports, and the result of receiving one.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,27 +25,27 @@ pub enum ReportKind {
 /// The result of receiving a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// If the report was used: the cell, and the auction for which it bids.
+    /// If the report was used: the cell, and the auction that it bids in.
     pub from: Option<(Arc<str>, Option<AuctionId>)>,
-    /// The cell was not in the pool before.
+    /// Whether the cell was not in the pool before.
     pub joined: bool,
-    /// The cell withdrew, or another one made room for it; what that was running.
+    /// If the cell withdrew or another one took its place: what was lost with it.
     pub left: Option<LostCell>,
-    /// Its state must be asked for: it bids "unchanged" since a report that was not received.
+    /// The cell to ask for its state: it bids "unchanged" since a report that was not received.
     pub ask_state: Option<Arc<str>>,
     /// Unanswered instances that the report lists as accepted.
     pub settled: Vec<InstanceId>,
-    /// What is wrong with the report: it was dropped.
+    /// What is wrong with the report, if it was dropped.
     pub error: Option<WireError>,
 }
 
-/// A cell that left the pool, with what it was running: from its last advertisement and what was
-/// sent to it since.
+/// A cell that left the pool, and what it was running according to its last advertisement and what was sent to it
+/// since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostCell {
     /// Its name.
     pub name: Arc<str>,
-    /// Whether it has ever answered a question: one that has not may be made up.
+    /// Whether it has ever answered a question; a cell that has not may be made up.
     pub has_answered: bool,
     /// The ttl of its advertisements, milliseconds.
     pub ttl_ms: u64,
@@ -56,7 +56,7 @@ pub struct LostCell {
 }
 
 impl Received {
-    /// A report that cannot be used changes nothing.
+    /// The result of a report that cannot be used: nothing changes.
     pub(super) fn malformed(error: WireError, counters: &mut Counters) -> Self {
         counters.dropped_malformed += 1;
         Self {
@@ -66,7 +66,7 @@ impl Received {
     }
 }
 
-/// The cell of a report, with its apps in it or beside it.
+/// The cell of a report, with its apps inside it or alongside it.
 pub(super) struct Reported<'r> {
     cell: Cell,
     apps: Option<Vec<(&'r str, u32)>>,
@@ -79,7 +79,7 @@ impl From<Cell> for Reported<'_> {
 }
 
 impl Reported<'_> {
-    /// How many apps it has.
+    /// Returns how many apps it has.
     pub(super) fn apps(&self) -> usize {
         let beside = self.apps.as_ref().map(Vec::len);
         beside.unwrap_or(self.cell.counts.apps.len())
@@ -93,14 +93,15 @@ impl Reported<'_> {
     }
 }
 
-/// The envelope of a report, and the rest if that was read at once. `known`: the cell of which it says that it is.
+/// Reads the envelope of a report, and the rest if that was parsed along with it. `known` is the cell that the report
+/// claims to be from.
 pub(super) fn read<'r>(
     body: &'r [u8],
     known: Option<&Known>,
 ) -> Result<(Envelope, Option<Reported<'r>>), WireError> {
-    // most reports repeat a known version, whose rest need not be read; under load most are new
+    // most reports repeat a known version, so the rest need not be read; under load most are new
     let repeats = known.is_some_and(|known| likely_seq(body) == Some(known.seq));
-    // its recent instances only matter where the answer to a start is missing
+    // recent instances only matter while an answer to a start is missing
     let unanswered = |known: &Known| known.debits.iter().any(|d| d.answered_seq.is_none());
     let whole = if repeats {
         None
@@ -116,7 +117,7 @@ pub(super) fn read<'r>(
             let apps = Some(apps);
             Ok((envelope, Some(Reported { cell, apps })))
         }
-        // also what cannot be read: here it is said what is wrong
+        // for reports that cannot be read, too: parsing the envelope tells what is wrong
         None => Envelope::parse(body, None).map(|envelope| (envelope, None)),
     }
 }

@@ -1,6 +1,6 @@
-//! What the cells run is compared: an instance that two of them list runs twice. It happens when a cell was lost, what
-//! it ran was started elsewhere, and it is back. Nobody needs to have seen that, or to remember it: an auctioneer
-//! compares when it starts or may have missed something, when a cell joins, and every five minutes.
+//! Compares the instance lists of all cells. An instance that two cells list runs twice: this happens when a lost cell
+//! comes back after its work was started elsewhere. No auctioneer needs to have seen or to remember that: each compares
+//! when it starts or may have missed something, when a cell joins, and every five minutes.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,44 +12,46 @@ use shared::{
 
 use crate::{ids::LookupId, io::AuctioneerOutput, parts::Parts};
 
-/// So long the cells are compared again and again: a start that is on its way meanwhile is refused as stale
-/// before that.
+/// How long comparisons are repeated after one was requested. A start that is still in flight by then is refused as
+/// stale.
 pub(super) const COMPARED_MS: u64 = 8_000;
 /// The shortest pause between two comparisons.
 const AGAIN_MS: u64 = 1_000;
-/// With more cells than this for each millisecond of it the pause is longer, as every cell answers each time.
+/// The interval grows by a millisecond for this many cells if that exceeds [`AGAIN_MS`], because every cell answers
+/// each time.
 const CELLS_PER_MS: u64 = 5;
-/// Cells that join soon after one another are compared together, so many times as often.
+/// The first comparison after a cell has joined follows the last one by at least the interval divided by this, so that
+/// cells that join in quick succession are compared together.
 const SOONER: u64 = 10;
-/// Where cells do not answer, or what runs twice does not end, the pause doubles so often.
+/// How often the interval doubles while cells do not answer or duplicates do not end.
 const MAX_DOUBLINGS: u32 = 6;
-/// After that it is done once in a while, for what no auctioneer has seen of a loss.
+/// The interval after that, for losses that no auctioneer has seen.
 const REGULARLY_MS: u64 = 300_000;
 /// The most ids that are compared.
 const MAX_COMPARED: usize = 2_000_000;
 
-/// What is listed by whom, while it is compared.
+/// Which cells list what, during a comparison.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     asked_ms: u64,
     next_ms: Option<u64>,
     until_ms: u64,
-    /// How often it was repeated after that.
+    /// How often it was repeated after `until_ms`.
     doublings: u32,
-    /// All is compared, until it is done again.
+    /// Whether the comparison is complete and nothing is compared until the next one.
     rests: bool,
-    /// Who has not answered.
+    /// Cells that have not answered yet.
     missing: BTreeSet<Arc<str>>,
-    /// The beginnings of ids, with the cell that has listed each first.
+    /// Prefixes of ids, with the first cell that listed each.
     listed: FastMap<u64, Arc<str>>,
-    /// Those that another cell has listed, too, and which are to be asked for.
+    /// Prefixes that another cell has listed, too, and which are still to be asked for.
     suspects: BTreeSet<u64>,
-    /// Whether there were any since the cells were asked.
+    /// Whether there were any suspects since the cells were asked.
     suspected: bool,
 }
 
 impl Comparison {
-    /// The cells are to be compared from now on.
+    /// Begins a series of comparisons.
     pub(super) fn begin(&mut self, parts: &Parts) {
         let now_ms = parts.turn.now_ms;
         self.until_ms = now_ms + COMPARED_MS;
@@ -67,7 +69,6 @@ impl Comparison {
         let over = now_ms >= self.until_ms;
         if over && self.missing.is_empty() && !self.suspected && !self.rests {
             *self = Self {
-                asked_ms: self.asked_ms,
                 next_ms: Some(self.asked_ms + REGULARLY_MS),
                 rests: true,
                 ..Self::default()
@@ -94,7 +95,7 @@ impl Comparison {
         });
     }
 
-    /// What a cell runs. Also one that is not in the pool yet.
+    /// Handles a cell's list of what it runs, also of a cell that is not in the pool yet.
     pub(super) fn answered(&mut self, parts: &mut Parts, answer: &InstancesAnswer) {
         if self.next_ms.is_none() || self.rests {
             parts.turn.counters.stray_answers += 1;
@@ -117,7 +118,7 @@ impl Comparison {
         self.suspected |= !self.suspects.is_empty();
     }
 
-    /// At most so many of those that seem to run twice; they are asked for.
+    /// Removes and returns up to `most` prefixes that seem to run twice; the caller asks for them.
     pub(super) fn take_suspects(&mut self, most: usize) -> BTreeSet<u64> {
         let mut taken = std::mem::take(&mut self.suspects);
         if let Some(first_left) = taken.iter().nth(most).copied() {
@@ -126,23 +127,23 @@ impl Comparison {
         taken
     }
 
-    /// Whether something seems to run twice and was not asked for yet.
+    /// Returns whether something seems to run twice and has not been asked for yet.
     pub(super) fn has_suspects(&self) -> bool {
         !self.suspects.is_empty()
     }
 
-    /// The cell answers no more.
+    /// Handles the loss of a cell, which will not answer any more.
     pub(super) fn cell_gone(&mut self, cell: &str) {
         self.missing.remove(cell);
     }
 
-    /// When [`Comparison::run`] has something to do.
+    /// Returns when [`Comparison::run`] has something to do.
     pub(super) fn next_ms(&self) -> Option<u64> {
         self.next_ms
     }
 }
 
-/// How long after a question the next one follows.
+/// Returns the interval between two questions.
 fn again_ms(parts: &Parts) -> u64 {
     AGAIN_MS.max(parts.feed.pool().len() as u64 / CELLS_PER_MS)
 }

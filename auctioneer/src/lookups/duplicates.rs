@@ -9,7 +9,7 @@ use shared::{
 
 use crate::{io::AuctioneerOutput, parts::Parts};
 
-/// A cell that has an instance, or had it.
+/// A cell that has or had an instance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Holder {
     pub(super) ended: bool,
@@ -18,8 +18,8 @@ pub(super) struct Holder {
     pub(super) request: Option<RequestId>,
 }
 
-/// Of an instance that runs on several cells, all but the one with the lowest claim are killed, and every
-/// auctioneer learns which claim that is. `holders` are in order.
+/// Kills all copies of an instance that runs on several cells, except the one with the lowest claim, and announces that
+/// claim to all auctioneers. `holders` are sorted.
 pub(super) fn end_duplicates(
     parts: &mut Parts,
     app: &Arc<str>,
@@ -27,7 +27,7 @@ pub(super) fn end_duplicates(
     holders: &[Holder],
 ) {
     let mut running = holders.iter().filter(|holder| !holder.ended);
-    // in order of claims, so every auctioneer that looks keeps the same one
+    // sorted by claim, so every auctioneer that looks keeps the same copy
     let Some(stays) = running.next() else {
         return;
     };
@@ -40,7 +40,7 @@ pub(super) fn end_duplicates(
             app: app.as_ref().to_owned(),
             indices: Vec::new(),
             instances: vec![instance],
-            // with its claim: the cell must not end a copy that has been started for another claim meanwhile
+            // with its claim: the cell must not end a copy that has been started for another claim since
             claim: Some(holder.claim),
         };
         parts.turn.out.push(AuctioneerOutput::EndDuplicates {
@@ -48,7 +48,7 @@ pub(super) fn end_duplicates(
             body: to_bytes(&stop),
         });
     }
-    // whoever has answered with the copy that is killed must learn that its answer is no longer true
+    // an auctioneer that has answered with a killed copy must learn that its answer is no longer true
     if let (true, Some(request)) = (killed, &stays.request) {
         let mut event = Event::app(kind::ASKED, app.as_ref());
         event.auction = Some(stays.claim);

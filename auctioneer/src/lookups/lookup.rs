@@ -1,4 +1,4 @@
-//! A question to the cells that is not answered by all.
+//! A question to the cells that not all of them have answered yet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,35 +13,35 @@ use shared::{
 use super::duplicates::Holder;
 use crate::{ids::TicketId, ticket::Begun};
 
-/// So many instances are asked for by id in one question; of a larger request, by app.
+/// The most instances asked for by id in one question; a larger request is asked for by app.
 pub(super) const ASKED_BY_ID: usize = 4_096;
 
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
     pub(super) missing: BTreeSet<Arc<str>>,
-    /// The requests that wait for it.
+    /// The requests that wait for the answers.
     pub(super) tickets: Vec<TicketId>,
     /// Whether it asks for the requests' own instances, or for those that they name.
     pub(super) own: bool,
-    /// It asks for these, too, which are watched.
+    /// The watched requests that it asks for as well.
     pub(super) watches: Vec<RequestId>,
-    /// The instances that are asked for, with their apps, and where they are.
+    /// The instances that it asks for, with their apps and the cells that hold them.
     pub(super) instances: BTreeMap<InstanceId, (Arc<str>, Vec<Holder>)>,
-    /// The beginnings of ids of which nothing else is known: two cells have listed each.
+    /// Prefixes of ids that two cells have listed; nothing else is known of these instances.
     pub(super) suspects: BTreeSet<u64>,
     pub(super) asked_ms: u64,
     pub(super) until_ms: u64,
-    /// How often the time was up, and some requests wait on.
+    /// How often its time was up while requests kept waiting.
     pub(super) rounds: u32,
 }
 
 impl Lookup {
-    /// Whether so many more instances can be asked for; alone, any number.
+    /// Returns whether this many more instances can be asked for; an empty question takes any number.
     pub(super) fn has_room_for(&self, count: usize) -> bool {
         self.is_empty() || self.instances.len() + self.suspects.len() + count <= ASKED_BY_ID
     }
 
-    /// Whether it asks for nothing.
+    /// Returns whether it asks for nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.instances.is_empty() && self.suspects.is_empty()
     }
@@ -52,7 +52,7 @@ impl Lookup {
         self.instances.extend(nowhere);
     }
 
-    /// What the cells are asked. They may answer with more than these instances.
+    /// Returns the question for the cells, which may answer with more than these instances.
     pub(super) fn question(&self) -> Instances {
         let mut apps = self.instances.values().map(|(app, _)| app);
         let first = apps.next();
@@ -63,7 +63,7 @@ impl Lookup {
             app: one_app.map(|app| app.as_ref().to_owned()),
             ..Instances::default()
         };
-        // more than fit are those of one request, and so of one app
+        // a larger number belongs to one request, and so to one app
         if self.instances.len() <= ASKED_BY_ID {
             let ids = self.instances.keys().map(IdPrefixes::<3>::prefix);
             let suspects = self.suspects.iter().copied().map(RunningIds::short);
@@ -72,7 +72,7 @@ impl Lookup {
         question
     }
 
-    /// What a cell holds of what was asked for.
+    /// Records what a cell holds of what was asked for.
     pub(super) fn found(&mut self, answer: &InstancesAnswer) {
         for held in &answer.instances {
             let id = held.instance;
@@ -80,7 +80,7 @@ impl Lookup {
                 let nowhere = || (held.app.as_str().into(), Vec::new());
                 self.instances.entry(id).or_insert_with(nowhere);
             }
-            // prefixes of ids are short: cells name instances of others, too
+            // prefixes of ids are short, so cells also report instances that were not asked for
             if let Some((_, holders)) = self.instances.get_mut(&id) {
                 holders.push(Holder {
                     ended: has_ended(held.state),

@@ -1,4 +1,4 @@
-//! The cells that have not answered a question, and what they may hold of what it asks for.
+//! Cells that have not answered a question, and what they may hold of what it asks for.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::{
     ticket::{Done, Ticket},
 };
 
-/// Silent cells that an answer names.
+/// How many silent cells an answer names.
 const NAMED: usize = 3;
 
-/// They are looked through once for all requests of a question: both may be thousands.
+/// The silent cells of a question, indexed once for all of its requests: there may be thousands of both.
 #[derive(Debug, Default)]
 pub(super) struct Silent {
     all: Vec<Arc<str>>,
-    /// Those that had instances of an app when they were heard last.
+    /// Those that had instances of an app when they were last heard.
     by_app: FastMap<Arc<str>, Vec<Arc<str>>>,
     /// Those that had tasks.
     with_tasks: Vec<Arc<str>>,
@@ -26,7 +26,7 @@ pub(super) struct Silent {
 impl Silent {
     pub(super) fn of(pool: &Pool, lookup: &Lookup) -> Self {
         let mut silent = Self::default();
-        // mostly all have answered: the instances, which may be thousands, are not gone through for nothing
+        // usually all have answered: the instances, possibly thousands, need no pass then
         if lookup.missing.is_empty() {
             return silent;
         }
@@ -37,7 +37,7 @@ impl Silent {
             let Some(cell) = pool.get(name) else {
                 continue;
             };
-            // advertisements count tasks together: any of them may be this request's
+            // advertisements only count tasks: any of them may be this request's
             if cell.counts.tasks > 0 {
                 silent.with_tasks.push(Arc::clone(name));
             }
@@ -50,8 +50,8 @@ impl Silent {
         silent
     }
 
-    /// Those that may hold some of a request: all, where somebody is known to have begun it, else those that
-    /// had instances of its app when they were heard last.
+    /// Returns the cells that may hold some of a request: all of them if somebody is known to have begun it, else those
+    /// that had instances of its app when they were last heard.
     pub(super) fn may_hold(&self, outcomes: &Outcomes, ticket: &Ticket) -> &[Arc<str>] {
         if self.all.is_empty() || outcomes.get(ticket.id.as_str()).is_some() {
             return &self.all;
@@ -63,7 +63,7 @@ impl Silent {
     }
 }
 
-/// Cells that may run it did not answer.
+/// Returns the outcome of an instance that may run on cells that did not answer.
 pub(super) fn unknown(silent: &[Arc<str>]) -> Done {
     let named: Vec<&str> = silent.iter().take(NAMED).map(AsRef::as_ref).collect();
     let mut names = named.join(", ");

@@ -1,4 +1,4 @@
-//! Requests that two auctioneers have begun: the cells are asked for them again and again.
+//! Requests that two auctioneers have begun: the cells are asked for them repeatedly.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::ticket::Begun;
 
 /// How often the cells are asked again what runs of such a request.
 pub(super) const AGAIN_MS: u64 = 500;
-/// How long: a start that is on its way is refused as stale before that.
+/// How long they are asked. A start that is still in flight by then is refused as stale.
 const WATCHED_MS: u64 = 8_000;
 /// The most requests that are watched.
 const MAX_WATCHED: usize = 10_000;
@@ -28,8 +28,8 @@ struct Watched {
 }
 
 impl Watches {
-    /// What is watched already is not asked for sooner: each question may end with announcements, and each of
-    /// these comes here.
+    /// Watches a request, or extends its watch. A request that is watched already is not asked for sooner: each
+    /// question may end with announcements, and each of those leads here again.
     pub(super) fn add(&mut self, now_ms: u64, id: &RequestId, begun: Arc<Begun>) {
         let until_ms = now_ms + WATCHED_MS;
         if let Some(watched) = self.watched.get_mut(id) {
@@ -45,15 +45,15 @@ impl Watches {
         }
     }
 
-    /// Adds what is due to a question that has room for it, the longest due first.
+    /// Adds watched requests that are due to a question with room for them, the longest due first.
     pub(super) fn ask(&mut self, now_ms: u64, question: &mut Lookup) {
-        // before they are asked for: the time is up for those that nobody has extended
+        // first, those whose time is over because nobody has extended it
         self.watched.retain(|_, watched| watched.until_ms > now_ms);
         let due = self.watched.iter_mut().filter(|(_, w)| w.next_ms <= now_ms);
         let mut due: Vec<(&RequestId, &mut Watched)> = due.collect();
         due.sort_by_key(|(_, watched)| watched.next_ms);
         for (id, watched) in due {
-            // nor is a later one added that would fit: large requests would never get their turn
+            // a later one that would fit is not added either, or large requests would never get their turn
             if !question.has_room_for(watched.begun.instances.len()) {
                 return;
             }
@@ -63,7 +63,7 @@ impl Watches {
         }
     }
 
-    /// Who has not answered is asked until it has, or is lost.
+    /// Extends the watch of requests that not all cells have answered for, until they have or are lost.
     pub(super) fn unanswered(&mut self, ids: &[RequestId]) {
         for id in ids {
             if let Some(watched) = self.watched.get_mut(id) {
@@ -72,7 +72,7 @@ impl Watches {
         }
     }
 
-    /// When [`Watches::ask`] has something to do.
+    /// Returns when [`Watches::ask`] has something to do.
     pub(super) fn next_ms(&self) -> Option<u64> {
         let watched = self.watched.values();
         watched.map(|w| w.next_ms.min(w.until_ms)).min()

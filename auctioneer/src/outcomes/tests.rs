@@ -62,7 +62,7 @@ fn only_one_certain_outcome_is_uncontested() {
     assert_eq!(uncontested, [false, false, true, false]);
     let is = ["one", "two"].map(|body| outcomes.is(&id("certain"), &Bytes::from(body)));
     assert_eq!(is, [true, false]);
-    // who begins it anew says the claim, until there is a certain outcome
+    // until there is a certain outcome, the claim is that of whoever begins it again
     announced(&mut outcomes, 0, "unsure");
     announced(&mut outcomes, 0, "two");
     let claims = ["unsure", "two"].map(|name| outcomes.claim(&id(name)));
@@ -72,7 +72,7 @@ fn only_one_certain_outcome_is_uncontested() {
     );
 }
 
-/// An auctioneer that stood still hears all outcomes first, and then who had begun the request.
+/// An auctioneer that stood still hears all outcomes first, and only then who had begun the request.
 #[test]
 fn an_answer_without_a_claim_does_not_hide_that_there_were_two() {
     let mut outcomes = Outcomes::default();
@@ -140,7 +140,7 @@ fn what_is_no_answer_to_the_request_is_no_outcome() {
         ),
         (r#"{"id":"a","outcome":"placed"}"#, false),
         (
-            // of another index
+            // for another index
             r#"{"id":"a","app":"web","outcome":"placed","instances":[{"index":1,"instance":"IS","outcome":"placed","cell":"c"}]}"#,
             false,
         ),

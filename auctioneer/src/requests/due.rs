@@ -1,4 +1,4 @@
-//! What time ends: deadlines of replies, and queue timeouts.
+//! What ends by time: deadlines of replies, and queue timeouts.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,9 +10,9 @@ use crate::{
 };
 
 impl Requests {
-    /// Deadlines of requests and queue timeouts.
+    /// Handles the deadlines and queue timeouts that have passed.
     pub(crate) fn due(&mut self, turn: &mut Turn) {
-        // before the deadlines: what is given up here is in the reply that those send
+        // before the deadlines, whose replies include what is given up here
         while let Some(key) = pop_due(&mut self.queue_ends, turn.now_ms) {
             self.give_up_all(turn, key, |instance| match &instance.state {
                 State::Held(why) => Some(Arc::clone(why)),
@@ -23,13 +23,13 @@ impl Requests {
             let Some(ticket) = self.tickets.get(&key) else {
                 continue;
             };
-            // a longer queue timeout goes on after the reply: what waits is then reported as queued
+            // a longer queue timeout continues after the reply, which reports what waits as queued
             if ticket.queue_end_ms <= turn.now_ms {
                 self.give_up_all(turn, key, |instance| match &instance.state {
                     State::Waiting => {
                         Some(because("its deadline passed before it was sent to a cell"))
                     }
-                    // deferred: work that waits for room has a queue timeout, which ended above
+                    // deferred work only: the queue timeouts of work that waits for room were handled above
                     State::Held(why) => Some(Arc::clone(why)),
                     _ => None,
                 });
@@ -41,7 +41,7 @@ impl Requests {
         }
     }
 
-    /// The deadline passed while the cells were still being asked whether the request runs already.
+    /// Ends instances whose deadline passed while the cells were still being asked whether they run already.
     fn end_unchecked(&mut self, turn: &mut Turn, key: TicketId) {
         let Some(ticket) = self.tickets.get(&key) else {
             return;
@@ -61,7 +61,7 @@ impl Requests {
         }
     }
 
-    /// When [`Requests::due`] must be called next.
+    /// Returns when [`Requests::due`] must be called next.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         let ends = [self.deadlines.first(), self.queue_ends.first()];
         ends.into_iter().flatten().map(|(at_ms, _)| *at_ms).min()

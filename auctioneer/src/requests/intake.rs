@@ -1,4 +1,4 @@
-//! Opening requests: a request is new, a repeat of another one, or rejected.
+//! Opens requests: each is new, a repeat of another one, or rejected.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,18 +28,18 @@ pub const DEFAULT_DEADLINE_MS: u64 = 4_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     pub(crate) ticket: TicketId,
-    /// It may run already: the cells are asked first.
+    /// Whether it may run already: the cells are asked first.
     pub(crate) unsure: bool,
 }
 
 impl Requests {
-    /// A message whose requests are opened one by one.
+    /// Opens a group for a message whose requests are opened one by one.
     pub(crate) fn open_group(&mut self, message: &StartMessage) -> GroupId {
         let count = message.requests.len();
         self.groups.open(count, message.array, message.reply)
     }
 
-    /// Opens a request: it is new, gets the answer of the one with the same id, or is rejected.
+    /// Takes a request: opens it if it is new, gives it the answer of the one with the same id, or rejects it.
     pub(crate) fn take(
         &mut self,
         turn: &mut Turn,
@@ -47,7 +47,7 @@ impl Requests {
         place: Place,
     ) -> Result<Option<Opened>, Rejected> {
         let id = asked.request.id.as_str();
-        // before the outcomes: of a request that is open here, what is remembered was said elsewhere
+        // before the outcomes: if a request is open here, a remembered outcome of it came from elsewhere
         if let Some(ticket) = self.by_id.get(id).copied() {
             self.repeat(turn, ticket, &asked, place)?;
             return Ok(None);
@@ -57,7 +57,7 @@ impl Requests {
             let (body, most) = (body.clone(), turn.max_payload);
             let answer = Answer::remembered(&asked.id, &asked.request, body, most);
             let answer = answer.map_err(|error| rejected(&asked, error))?;
-            // an uncertain outcome is checked for another app above, and then the cells are asked
+            // for an uncertain outcome, only the app is checked, above; then the cells are asked
             if matches!(seen, Some(Seen::Ended(_))) {
                 turn.counters.repeats += 1;
                 self.groups.fill(turn, place, answer);
@@ -73,15 +73,22 @@ impl Requests {
             let message = format!("{} is shutting down", self.auctioneer);
             return Err(refuse(code::SHUTTING_DOWN, message));
         }
+        if !self.holds_auctions() {
+            let message = format!(
+                "{} does not hold the grant (--single), and begins nothing; try again",
+                self.auctioneer
+            );
+            return Err(refuse(code::OVERLOADED, message));
+        }
         if self.stood_still && AttemptId::parse(id).is_some() {
-            // its manager may have given it up meanwhile
+            // its manager may have given it up in the meantime
             let message = format!(
                 "{} stood still, and does not begin what was sent before; try again",
                 self.auctioneer
             );
             return Err(refuse(code::OVERLOADED, message));
         }
-        // after the repeats: they add nothing that waits, and must get their answer when all is full
+        // after the repeats: they add no waiting work, and must get their answer even when all is full
         let waiting = self.queue.count();
         if waiting + jobs > MAX_WAITING {
             turn.counters.overloaded += 1;
@@ -98,7 +105,7 @@ impl Requests {
             return Err(rejected(&asked, error));
         }
         turn.counters.repeats += u64::from(seen.is_some());
-        // an id that was made here cannot have been begun by anybody
+        // nobody else can have begun an id that was generated here
         let unsure = seen.is_some() || (asked.given && turn.now_ms < self.unsure_until_ms);
         Ok(Some(Opened {
             ticket: self.open(turn, asked, place),
@@ -106,7 +113,7 @@ impl Requests {
         }))
     }
 
-    /// Whether the request would wait for longer than the operator allows.
+    /// Returns an error if the request would wait for longer than the operator allows.
     fn too_long(&self, asked: &AdmittedRequest) -> Option<WireError> {
         let wait = asked.request.queue_timeout?;
         let most = Span(Duration::from_millis(self.max_queue_ms));
@@ -167,7 +174,7 @@ impl Requests {
         key
     }
 
-    /// The request is already open: both senders get its answer.
+    /// Handles a request that is already open: both senders get its answer.
     fn repeat(
         &mut self,
         turn: &mut Turn,
@@ -178,7 +185,7 @@ impl Requests {
         let Some(ticket) = self.tickets.get_mut(&key) else {
             return Ok(());
         };
-        // an id names one request: a client that confuses two must not get the other's answer
+        // an id names one request: a client that mixes up two must not get the other's answer
         if ticket.app.as_ref() != asked.request.app {
             return Err(rejected(asked, other_app(&asked.request, &ticket.app)));
         }
@@ -190,7 +197,7 @@ impl Requests {
                 ticket.warnings.push(warning);
             }
         }
-        // what is queued was answered once: a repeat is told how it stands now
+        // what is queued has been answered once: a repeat is told its current state
         if ticket.replied {
             let answer = reply::answer(ticket, turn.max_payload);
             self.groups.fill(turn, place, answer);
@@ -200,12 +207,12 @@ impl Requests {
         Ok(())
     }
 
-    /// Every request of a message was rejected: the message is answered with one error.
+    /// Drops the group of a message whose requests were all rejected: it is answered with one error.
     pub(crate) fn reject_group(&mut self, group: GroupId) {
         self.groups.forget(group);
     }
 
-    /// One request of a message was rejected.
+    /// Records that one request of a message was rejected.
     pub(crate) fn reject(&mut self, turn: &mut Turn, place: Place, why: &Rejected) {
         let answer = Answer {
             id: why.id.clone(),

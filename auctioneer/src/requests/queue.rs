@@ -13,13 +13,12 @@ use shared::AuctionId;
 
 /// The most jobs of one auction.
 pub const MAX_BATCH: usize = 10_000;
-/// The interval of auctions of queued work.
+/// The interval between auctions of queued work.
 pub const REQUEUE_MS: u64 = 100;
-/// The most auctions that an instance may enter after failures.
+/// The most auctions in which an instance may fail; after that it enters no other.
 pub const MAX_AUCTIONS: u8 = 3;
 
-/// Lists of waiting instances. A list may have an instance that has changed since: its state
-/// decides.
+/// Lists of waiting instances. A list may contain an instance that has changed since: its state is authoritative.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Slot>,
@@ -27,13 +26,13 @@ pub(super) struct Queue {
     /// The number of instances in the states `Waiting` and `Held`.
     waiting_count: usize,
     held_count: usize,
-    /// The pool's version at the last auction of queued work: until it changes nothing more fits.
+    /// The pool's version at the last auction of queued work: until it changes, nothing more fits.
     held_version: Option<PoolVersion>,
     requeued_ms: u64,
 }
 
 impl Queue {
-    /// An instance changes its state: the counts are updated.
+    /// Updates the counts when an instance changes its state.
     pub(super) fn moved(&mut self, old: &State, new: &State) {
         let waits = |s: &State| usize::from(matches!(s, State::Waiting | State::Held(_)));
         let holds = |s: &State| usize::from(matches!(s, State::Held(_)));
@@ -41,25 +40,25 @@ impl Queue {
         self.held_count = self.held_count + holds(new) - holds(old);
     }
 
-    /// Only what still waits stays in the lists: what comes back later would stand there twice.
+    /// Keeps only instances that still wait: one that comes back later would be listed twice.
     pub(super) fn forget_moved(&mut self, waits: impl Fn(&Slot) -> bool) {
         self.waiting.retain(&waits);
         self.held.retain(&waits);
     }
 
-    /// Instances that wait for an auction or for room.
+    /// Returns how many instances wait for an auction or for room.
     pub(super) fn count(&self) -> usize {
         self.waiting_count
     }
 }
 
 impl Requests {
-    /// How many instances wait for an auction or are queued.
+    /// Returns how many instances wait for an auction or are queued.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.waiting_count
     }
 
-    /// How many instances wait for an auction.
+    /// Returns how many instances wait for an auction.
     pub(crate) fn for_auction(&self) -> usize {
         self.queue.waiting_count - self.queue.held_count
     }
@@ -78,11 +77,11 @@ impl Requests {
         }
     }
 
-    /// The next instance for an auction, with its request.
+    /// Returns the next instance for an auction, with its request.
     pub(crate) fn next_for(&mut self, auction: AuctionId) -> Option<(Slot, &Ticket)> {
         let slot = loop {
             let slot = self.queue.waiting.pop_front()?;
-            // what was cancelled or sent since still stands in the list: to take it out there would cost a walk
+            // cancelled and sent instances stay in the list: removing them at that time would mean a search
             if matches!(self.state(slot), Some(State::Waiting)) {
                 break slot;
             }
@@ -92,8 +91,7 @@ impl Requests {
         Some((slot, ticket))
     }
 
-    /// The instance fits nowhere and is queued; the pool has this version. Returns whether this is
-    /// the first time.
+    /// Queues an instance that fits nowhere in a pool of this version. Returns whether this is the first time.
     pub(crate) fn hold(
         &mut self,
         slot: Slot,
@@ -105,7 +103,7 @@ impl Requests {
         };
         let queued = &mut ticket.instances[slot.position].queued;
         let first = !std::mem::replace(queued, true);
-        // the version of the oldest: work that came later must not hide a change that this one has not tried
+        // the version that the oldest has tried: work queued later must not hide a change from it
         if self.queue.held_count == 0 {
             self.queue.held_version = Some(pool_version);
         }
@@ -118,7 +116,7 @@ impl Requests {
         first
     }
 
-    /// Queued work enters the next auction if the pool has changed.
+    /// Puts queued work into the next auction if the pool has changed.
     pub(crate) fn requeue(&mut self, now_ms: u64, pool_version: PoolVersion) {
         if self
             .next_requeue_ms(pool_version)
@@ -127,7 +125,7 @@ impl Requests {
             return;
         }
         self.queue.held_version = Some(pool_version);
-        // every try is an auction over all that is queued, so they keep a distance
+        // every attempt is an auction over all queued work, so attempts are spaced out
         self.queue.requeued_ms = now_ms;
         for slot in std::mem::take(&mut self.queue.held) {
             if matches!(self.state(slot), Some(State::Held(_))) {
@@ -137,15 +135,15 @@ impl Requests {
         }
     }
 
-    /// When queued work enters an auction again; none if there is none or the pool has not changed.
+    /// Returns when queued work enters an auction again; none if there is none or the pool has not changed.
     pub(crate) fn next_requeue_ms(&self, pool_version: PoolVersion) -> Option<u64> {
         let queue = &self.queue;
         (queue.held_count > 0 && queue.held_version != Some(pool_version))
             .then_some(queue.requeued_ms + REQUEUE_MS)
     }
 
-    /// A cell did not accept the instance. It enters the next auction, unless it was in enough of
-    /// them or its deadline has passed; then returns false.
+    /// Puts an instance that a cell did not accept into the next auction. Returns false if it has been in enough
+    /// auctions or is too late.
     pub(crate) fn again(&mut self, now_ms: u64, slot: Slot) -> bool {
         let Some(ticket) = self.tickets.get_mut(&slot.ticket) else {
             return true;
@@ -162,7 +160,7 @@ impl Requests {
             return true;
         }
         self.set_state(slot, State::Waiting);
-        // in front: it has waited for one auction already
+        // at the front: it has waited for one auction already
         self.queue.waiting.push_front(slot);
         true
     }

@@ -1,6 +1,6 @@
-//! What each app and each owner has open: nobody fills the waiting room for all.
+//! Limits what each app and each owner has open, so that nobody fills the queue for all.
 //!
-//! This is fairness among those who mean well. An owner is what a request says of itself.
+//! This gives fairness among well-meaning clients: a request can claim any owner.
 
 use placement::{FastMap, Request};
 
@@ -11,8 +11,8 @@ pub(super) const MAX_OPEN_OF_APP: usize = MAX_WAITING / 2;
 /// The most instances in the open requests of one owner.
 pub(super) const MAX_OPEN_OF_OWNER: usize = MAX_WAITING / 4 * 3;
 
-/// Counts of the instances of open requests. They are counted by request, not by instance: an instance
-/// counts until its request has ended.
+/// Counts of the instances of open requests. Whole requests are counted: an instance counts until its request has
+/// ended.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     apps: FastMap<String, usize>,
@@ -20,9 +20,9 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Why so many more instances would be more than a share; none if they are not.
+    /// Returns why this many more instances would exceed a share; none if they would not.
     pub(super) fn refusal(&self, request: &Request, more: usize) -> Option<String> {
-        // an owner's share is the larger one: most have several apps
+        // an owner's share is the larger one: most owners have several apps
         let app = (&self.apps, "app", request.app.as_str(), MAX_OPEN_OF_APP);
         let owner = request.owner.as_deref();
         let owner = owner.map(|owner| (&self.owners, "owner", owner, MAX_OPEN_OF_OWNER));
@@ -37,7 +37,7 @@ impl Shares {
         })
     }
 
-    /// A request with so many instances is open from now on.
+    /// Adds a request with this many instances.
     pub(super) fn add(&mut self, request: &Request, count: usize) {
         *self.apps.entry(request.app.clone()).or_default() += count;
         if let Some(owner) = &request.owner {
@@ -45,7 +45,7 @@ impl Shares {
         }
     }
 
-    /// A request with so many instances has ended.
+    /// Removes a request with this many instances.
     pub(super) fn remove(&mut self, request: &Request, count: usize) {
         take(&mut self.apps, &request.app, count);
         if let Some(owner) = &request.owner {
@@ -54,10 +54,10 @@ impl Shares {
     }
 }
 
-/// Takes from a count, and forgets it when nothing is left.
+/// Subtracts from a count, and drops it at zero.
 fn take(counts: &mut FastMap<String, usize>, name: &str, count: usize) {
     if let Some(open) = counts.get_mut(name) {
-        // as many as were added: `remove` is called once, when the ticket goes
+        // never below zero: `remove` is called once, when the ticket goes
         *open -= count;
         if *open == 0 {
             counts.remove(name);

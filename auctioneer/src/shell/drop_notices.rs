@@ -1,4 +1,4 @@
-//! The log's lines about messages that strangers can send as often as they like.
+//! Log lines about messages that strangers can send as often as they like.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use shared::telemetry::Seldom;
 
 use crate::counters::Counters;
 
-/// What has been counted, and what of it was logged.
+/// Counts, and how much of each was logged.
 #[derive(Debug, Default)]
 pub(super) struct DropNotices {
     wrong_subject: (u64, Seldom),
@@ -15,7 +15,7 @@ pub(super) struct DropNotices {
 }
 
 impl DropNotices {
-    /// Logs what was dropped since the last look.
+    /// Logs what was dropped since the last call.
     pub(super) fn look(&mut self, counters: &Counters) {
         if let Some(times) = more(&mut self.wrong_subject, counters.dropped_wrong_subject) {
             let why = "the body names another sender than the subject";

@@ -3,6 +3,7 @@
 mod drop_notices;
 mod publish;
 mod service;
+mod single;
 mod subscriptions;
 mod tokens;
 
@@ -37,20 +38,21 @@ use crate::{
 
 use drop_notices::DropNotices;
 use service::{RequestService, Waiting};
+use single::Single;
 use tokens::Tokens;
 
-/// The most inputs that wait for the machine; beyond that the subscriptions fill up.
+/// The most inputs that wait for the machine; beyond that, the subscriptions fill up.
 const INPUTS: usize = 65_536;
 /// The most inputs taken before an auction is held.
 const AT_ONCE: usize = 4_096;
-/// How long to wait at the end for what is in flight.
+/// How long to wait on shutdown for what is in flight.
 const LEAVE_MS: u64 = 5_000;
 
 /// Auctions logged at level info per second; further ones are logged at level debug.
 const AUCTIONS_LOGGED: u32 = 20;
 /// Dropped messages logged per second.
 const DROPPED_LOGGED: u32 = 5;
-/// Cells that joined, and cells that were lost, logged per second.
+/// Joined cells logged per second, and lost cells likewise.
 const CELLS_LOGGED: u32 = 50;
 
 /// The settings of an auctioneer.
@@ -58,16 +60,18 @@ const CELLS_LOGGED: u32 = 50;
 pub struct AuctioneerConfig {
     /// Its name: 1 to 128 of `A-Za-z0-9_-`; unique in the cluster.
     pub name: String,
-    /// How it decides.
+    /// Its policy.
     pub policy: Policy,
-    /// How much others may ask for.
+    /// Limits on what others may ask for.
     pub limits: Limits,
+    /// It accepts requests only while a manager grants it that, which it does to one auctioneer at a time.
+    pub single: bool,
 }
 
 /// Why an auctioneer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuctioneerError {
-    /// A setting that cannot be used.
+    /// A setting cannot be used.
     #[error("the auctioneer's configuration cannot be used")]
     Config(#[from] Invalid),
     /// Another auctioneer has this name already.
@@ -84,6 +88,17 @@ pub enum AuctioneerError {
         /// What was refused.
         violation: PermissionViolation,
     },
+    /// No manager that acts answers one with `--single`.
+    #[error(
+        "no manager answered on {subject} for {seconds} s; an auctioneer with --single needs one that acts: start \
+         `vendue manager`, or leave out --single"
+    )]
+    NoManager {
+        /// Where it asked.
+        subject: String,
+        /// For how long.
+        seconds: u64,
+    },
     /// The NATS service could not be started.
     #[error("starting the auctioneer's NATS service")]
     Service(#[source] async_nats::Error),
@@ -92,7 +107,7 @@ pub enum AuctioneerError {
     Closed,
 }
 
-/// What the tasks around the machine share.
+/// Shared by the tasks around the machine.
 #[derive(Clone)]
 struct Shell {
     /// Our name.
@@ -106,7 +121,7 @@ struct Shell {
     /// Messages that the client did not accept in time.
     unsent: Arc<AtomicU64>,
     inputs: mpsc::Sender<AuctioneerInput>,
-    /// Requests that want their answer where none may go.
+    /// Requests that asked for their answer on a forbidden subject.
     forbidden: Arc<AtomicU64>,
     /// Bounds the log lines about auctions.
     auctions: Arc<LogLimit>,
@@ -114,14 +129,14 @@ struct Shell {
     dropped: Arc<LogLimit>,
     /// Bounds the log lines about cells that join.
     joined: Arc<LogLimit>,
-    /// Bounds those about cells that are lost.
+    /// Bounds the log lines about cells that are lost.
     lost: Arc<LogLimit>,
-    /// Where the answers of cells go.
+    /// Builds the subjects for cells' answers.
     tokens: Arc<Tokens>,
 }
 
-/// Runs an auctioneer until `shutdown` is cancelled: then it accepts nothing new, finishes what is
-/// in flight (5 s at most) and returns.
+/// Runs an auctioneer until `shutdown` is cancelled; then it accepts nothing new, finishes what is in flight (for at
+/// most 5 s) and returns.
 pub async fn run(
     config: AuctioneerConfig,
     bus: Bus,
@@ -162,6 +177,15 @@ pub async fn run(
     };
     service::check_name_is_free(&shell, &config.name).await?;
     let mut tasks = JoinSet::new();
+    let single = if config.single {
+        let open = tokio::select! {
+            open = Single::open(&shell, &clock, &mut tasks) => open,
+            () = shutdown.cancelled() => return Ok(()),
+        };
+        Some(open?)
+    } else {
+        None
+    };
     shell.listen(&mut tasks).await?;
     tasks.spawn(publish::echo(shell.clone(), machine.token()));
     let service = RequestService::open(&shell, &config).await?;
@@ -171,11 +195,13 @@ pub async fn run(
         machine,
         clock,
         input,
+        single,
+        warm_up: WarmUp::default(),
         dropped: 0,
         notices: DropNotices::default(),
     };
-    // a task of its own: the caller may wait on a thread that is not a worker's, and then every
-    // message would have to wake that thread
+    // in a task of its own: the caller may wait on a thread outside the worker pool, and then every message would have
+    // to wake that thread
     let mut owner_task = JoinSet::new();
     owner_task.spawn(owner.own(service, tasks, shutdown));
     match owner_task.join_next().await {
@@ -190,7 +216,10 @@ struct Owner {
     machine: Auctioneer,
     clock: Clock,
     input: mpsc::Receiver<AuctioneerInput>,
-    /// Messages that the client had dropped at the last step.
+    /// With `--single`.
+    single: Option<Single>,
+    warm_up: WarmUp,
+    /// The number of messages that the client had dropped at the last step.
     dropped: u64,
     notices: DropNotices,
 }
@@ -203,22 +232,14 @@ impl Owner {
         shutdown: CancellationToken,
     ) -> Result<(), AuctioneerError> {
         let mut connected = self.shell.bus.connected.clone();
-        let mut warm_up = WarmUp::default();
         let mut minute = tokio::time::interval(Duration::from_secs(60));
         let mut inputs = Vec::with_capacity(AT_ONCE);
         let mut leave_by_ms = None;
         let mut refused = Box::pin(self.shell.clone().refused());
         loop {
             let now_ms = self.clock.now_ms();
-            let mut wake_ms = self.machine.next_wake_ms();
-            if !service.is_joined() && leave_by_ms.is_none() {
-                let cells = self.machine.feed().pool().len();
-                if warm_up.is_over(now_ms, cells) {
-                    service.join(&self.shell, cells, &mut tasks).await?;
-                    self.machine.warmed_up();
-                }
-                wake_ms = wake_ms.min(warm_up.next_ms(now_ms));
-            }
+            let leaves = leave_by_ms.is_some();
+            let wake_ms = self.take_part(now_ms, leaves, &mut service).await?;
             if leave_by_ms.is_some_and(|by_ms| now_ms >= by_ms || self.machine.is_idle()) {
                 break;
             }
@@ -230,8 +251,13 @@ impl Owner {
                     leave_by_ms = Some(now_ms + LEAVE_MS);
                     inputs.push(AuctioneerInput::Shutdown);
                 }
-                // others take the requests that this one no longer gets
+                // other auctioneers take the requests that this one no longer receives
                 error = &mut refused => return Err(error),
+                Some(heard) = Single::heard(&mut self.single) => {
+                    if let Some(single) = &mut self.single {
+                        single.take(now_ms, heard);
+                    }
+                }
                 changed = connected.changed() => {
                     changed.map_err(|_| AuctioneerError::Closed)?;
                     let up = *connected.borrow_and_update();
@@ -257,6 +283,44 @@ impl Owner {
         self.finish(&mut tasks).await
     }
 
+    /// Opens and closes the endpoints: after the warm-up, and with `--single` while the grant is held. Says when to look
+    /// again.
+    async fn take_part(
+        &mut self,
+        now_ms: u64,
+        leaves: bool,
+        service: &mut RequestService,
+    ) -> Result<u64, AuctioneerError> {
+        let mut wake_ms = self.machine.next_wake_ms();
+        if !service.is_open() && !leaves {
+            let cells = self.machine.feed().pool().len();
+            if self.warm_up.is_over(now_ms, cells) {
+                service.open_own(&self.shell).await?;
+                self.machine.warmed_up();
+            } else {
+                wake_ms = wake_ms.min(self.warm_up.next_ms(now_ms));
+            }
+        }
+        let warm = service.is_open();
+        let takes = match &mut self.single {
+            None => warm,
+            Some(single) => {
+                single.ask(&self.shell, now_ms, warm).await;
+                wake_ms = wake_ms.min(single.grant.next_ms(now_ms));
+                warm && single.grant.takes_requests(now_ms)
+            }
+        };
+        match (takes, service.is_joined()) {
+            (true, false) if !leaves => {
+                let cells = self.machine.feed().pool().len();
+                service.join(&self.shell, cells).await?;
+            }
+            (false, true) => service.part(),
+            _ => {}
+        }
+        Ok(wake_ms)
+    }
+
     fn connection(&mut self, up: bool, inputs: &mut Vec<AuctioneerInput>) {
         if up {
             let max_payload = self.shell.bus.client.server_info().max_payload;
@@ -274,9 +338,14 @@ impl Owner {
         let dropped = self.shell.bus.dropped.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.dropped, dropped) < dropped {
             self.machine.take(now_ms, AuctioneerInput::Missed);
-            // advertisements of cells that came back may be among what was lost
+            // advertisements of cells that came back may be among the lost messages
             let shell = self.shell.clone();
             tokio::spawn(async move { shell.discover().await });
+        }
+        // before what was asked meanwhile: it may have stood still, and another one has the grant
+        if let Some(standing) = self.single.as_mut().and_then(|single| single.news(now_ms)) {
+            self.machine
+                .take(now_ms, AuctioneerInput::Standing(standing));
         }
         for input in inputs.drain(..) {
             self.machine.take(now_ms, input);
@@ -292,6 +361,9 @@ impl Owner {
         let mut counted = self.machine.counters();
         counted.dropped_reply_subject = self.shell.forbidden.load(Ordering::Relaxed);
         counted.dropped_not_permitted = self.shell.bus.violations.count();
+        if let Some(single) = &self.single {
+            (counted.grants, counted.granted) = single.counts();
+        }
         self.notices.look(&counted);
         counted.dropped_unsent = self.shell.unsent.load(Ordering::Relaxed);
         counted.dropped_too_fast = self.shell.bus.dropped.load(Ordering::Relaxed);
@@ -303,6 +375,9 @@ impl Owner {
     async fn finish(mut self, tasks: &mut JoinSet<()>) -> Result<(), AuctioneerError> {
         let rest = self.machine.run(self.clock.now_ms());
         self.shell.send_all(rest).await;
+        if let Some(single) = self.single {
+            single.give_back(&self.shell).await;
+        }
         let flush = tokio::time::timeout(Duration::from_secs(2), self.shell.bus.client.flush());
         if flush.await.is_err() {
             tracing::warn!("the last messages may not have been sent");
@@ -313,7 +388,7 @@ impl Owner {
 }
 
 impl Shell {
-    /// Waits until the server refuses something without which no auctioneer works.
+    /// Waits until the server refuses something that every auctioneer needs.
     async fn refused(self) -> AuctioneerError {
         let permissions = Role::Auctioneer.permissions(&self.subjects, &self.name);
         let violation = self.bus.violations.first(|r| permissions.needs(r)).await;
@@ -324,7 +399,7 @@ impl Shell {
     }
 }
 
-/// The instant this much later than now.
+/// Returns the instant that is this much later than now.
 fn after(duration: Duration) -> Instant {
     Instant::now() + duration
 }

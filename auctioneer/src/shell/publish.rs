@@ -20,9 +20,9 @@ use crate::{
     pool_time::ECHO_MS,
 };
 
-/// Evidence that messages flow: ten times a second to ourselves.
+/// Publishes evidence that messages arrive, to ourselves, ten times a second.
 pub(super) async fn echo(shell: Shell, token: EchoToken) {
-    // our own connection does not hear what it publishes itself
+    // a separate client, because our main connection does not receive what it publishes itself
     let client = shell.bus.to_itself.clone();
     let subject = shell.subjects.echo(&shell.name);
     let token = Bytes::from(token.to_string());
@@ -30,11 +30,11 @@ pub(super) async fn echo(shell: Shell, token: EchoToken) {
 }
 
 impl Shell {
-    /// Sends all outputs. If the client accepts no more, because the connection is down or blocked,
-    /// the rest is dropped and counted: late starts would expire, late answers would not be
-    /// awaited, and waiting here would block everything else.
+    /// Sends all outputs. If the client accepts no more because the connection is down or blocked, the rest is dropped
+    /// and counted: late starts would expire, late answers would not be awaited, and waiting here would block
+    /// everything else.
     pub(super) async fn send_all(&self, mut outputs: Vec<AuctioneerOutput>) {
-        // observers come last: whoever waits for a start, a bid or an answer waits for nothing else
+        // messages for observers come last: whoever waits for a start, a bid or an answer does not wait for them
         outputs.sort_by_key(AuctioneerOutput::is_for_observers);
         if outputs.is_empty() {
             return;
@@ -58,7 +58,7 @@ impl Shell {
         }
     }
 
-    /// Events are told at `time`.
+    /// Sends one output; events carry `time`.
     async fn send(&self, output: AuctioneerOutput, time: &str) -> Result<(), BusError> {
         let subjects = &self.subjects;
         match output {
@@ -123,7 +123,7 @@ impl Shell {
         }
     }
 
-    /// Whether the log has room for a line about one more auction; first it says how many it left out.
+    /// Returns whether one more auction is to be logged; first logs how many were left out.
     fn auction_is_logged(&self) -> bool {
         let (logged, left_out) = self.auctions.next(Instant::now());
         if left_out > 0 {
@@ -132,7 +132,7 @@ impl Shell {
         logged
     }
 
-    /// Logs a cell that joined or was lost; who may advertise can make many of both.
+    /// Logs a cell that joined or was lost, within limits: whoever may advertise can cause many of both.
     fn log_cell(&self, event: &Event) {
         let cell = event.about();
         let (limit, lost) = match event.kind.as_str() {
@@ -157,7 +157,7 @@ impl Shell {
         }
     }
 
-    /// The log's line about a message that could not be used.
+    /// Logs a message that could not be used.
     pub(super) fn log_dropped(&self, from: &str, error: &WireError) {
         let (logged, left_out) = self.dropped.next(Instant::now());
         if logged {
@@ -165,14 +165,14 @@ impl Shell {
         }
     }
 
-    /// Asks every cell: each answers below its own subject.
+    /// Asks every cell; each answers below its own subject.
     async fn ask_all(&self, subject: String, asked: Asked, body: Bytes) -> Result<(), BusError> {
         let headers = self.tokens.headers(asked);
         in_time(self.bus.client.publish_with_headers(subject, headers, body)).await
     }
 
-    /// Asks one cell. It answers below its own subject, too, where nobody else may publish; the server says there
-    /// that nobody listens.
+    /// Asks one cell. It answers below its own subject, too, where nobody else may publish; the server also reports
+    /// there if there are no responders.
     async fn ask(&self, what: &str, cell: &str, asked: Asked, body: Bytes) -> Result<(), BusError> {
         let subject = self.subjects.cell(cell, what);
         let to = self.tokens.to(asked);
@@ -190,7 +190,7 @@ impl Shell {
         }
     }
 
-    /// Answers a request, errors with the headers of NATS services beside the body.
+    /// Answers a request; errors also go into the headers of NATS services.
     async fn reply(
         &self,
         to: ReplyKey,

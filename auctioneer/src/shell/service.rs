@@ -1,25 +1,28 @@
-//! The NATS service: our entry under `$SRV`, and the request subjects.
+//! The NATS service: our entry under `$SRV` and the request subjects.
 
 use std::{
     collections::HashMap,
     sync::{
         Arc, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use placement::{Policy, cut};
 use shared::{
     AnswerTo, LogLimit, Subjects,
     ask::gather,
     may_answer,
+    nats::{in_time, new_inbox},
     permissions::Role,
+    shutdown::CancellationToken,
     wire::{WireError, to_bytes},
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 use uuid::Uuid;
 
 use super::{AuctioneerConfig, AuctioneerError, Shell, after};
@@ -27,13 +30,24 @@ use crate::{admission, ids::ReplyKey, io::AuctioneerInput};
 
 /// How often the policies of other auctioneers are compared with ours.
 const COMPARE: Duration = Duration::from_secs(60);
-/// Differing policies logged a second: anyone may claim to be an auctioneer.
+/// Differing policies logged per second: anyone may claim to be an auctioneer.
 const POLICIES_LOGGED: u32 = 5;
+/// How long a message to itself may take.
+const ROUND_TRIP: Duration = Duration::from_secs(1);
 
-/// The service, at first without endpoints.
+/// The service, initially without endpoints.
 pub(super) struct RequestService {
     service: Option<Service>,
-    joined: bool,
+    /// It has the endpoint of its own.
+    open: bool,
+    /// It shares the requests of all auctioneers while this is there, and not cancelled.
+    joined: Option<CancellationToken>,
+    /// The readers of its endpoints.
+    readers: JoinSet<()>,
+    /// Of the requests that want an answer.
+    keys: Arc<AtomicU64>,
+    /// Which endpoint tells the counters: `start`, once it was there.
+    counts_at_start: Arc<AtomicBool>,
 }
 
 /// One endpoint.
@@ -55,6 +69,8 @@ impl RequestService {
         config: &AuctioneerConfig,
     ) -> Result<Self, AuctioneerError> {
         let counters = Arc::clone(&shell.counters);
+        let counts_at_start = Arc::new(AtomicBool::new(false));
+        let at_start = Arc::clone(&counts_at_start);
         let metadata = HashMap::from([
             ("name".to_owned(), config.name.clone()),
             ("policy".to_owned(), config.policy.name().to_owned()),
@@ -67,8 +83,9 @@ impl RequestService {
             .description("accepts start requests and places instances on cells")
             .metadata(metadata)
             .stats_handler(move |_, stats| {
-                // every endpoint is asked: the counters of the whole stand once
-                if stats.name != "start" {
+                // called for every endpoint: the counters, which are for the whole service, appear once
+                let at_start = at_start.load(Ordering::Relaxed);
+                if stats.name != if at_start { "start" } else { "queued" } {
                     return serde_json::Value::Null;
                 }
                 let counters = counters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,53 +94,89 @@ impl RequestService {
             .start(service_name(shell), env!("CARGO_PKG_VERSION"))
             .await
             .map_err(AuctioneerError::Service)?;
-        // asked before the endpoints are open: what is known by then saves the first requests a refusal
+        // before the endpoints are open: cells known by then save the first requests a refusal
         shell.discover().await?;
         Ok(Self {
             service: Some(service),
-            joined: false,
+            open: false,
+            joined: None,
+            readers: JoinSet::new(),
+            keys: Arc::default(),
+            counts_at_start,
         })
     }
 
-    pub(super) fn is_joined(&self) -> bool {
-        self.joined
+    /// Whether it has opened what is asked of every auctioneer.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
     }
 
-    /// Starts to accept requests.
+    /// Whether it takes the requests that one of all auctioneers gets.
+    pub(super) fn is_joined(&self) -> bool {
+        self.joined.is_some()
+    }
+
+    /// Starts to answer what every auctioneer is asked: queued work is known only to the one that received it.
+    pub(super) async fn open_own(&mut self, shell: &Shell) -> Result<(), AuctioneerError> {
+        self.open = true;
+        let subject = shell.subjects.queued();
+        let never = CancellationToken::new();
+        let endpoint = ("queued", subject, RequestKind::Queued);
+        self.add(shell, endpoint, &shell.name, &never).await
+    }
+
+    /// Starts accepting requests.
     pub(super) async fn join(
         &mut self,
         shell: &Shell,
         cells: usize,
-        tasks: &mut JoinSet<()>,
     ) -> Result<(), AuctioneerError> {
-        let Some(service) = &self.service else {
-            return Ok(());
-        };
-        self.joined = true;
-        let keys = Arc::new(AtomicU64::new(0));
+        let parted = CancellationToken::new();
         let subjects = &shell.subjects;
-        for (name, subject, kind) in [
+        for endpoint in [
             ("start", subjects.start(), RequestKind::Start),
             ("stop", subjects.stop(), RequestKind::Stop),
             ("place", subjects.place(), RequestKind::Place),
             ("explain", subjects.explain(), RequestKind::Explain),
             ("pool", subjects.pool(), RequestKind::Pool),
             ("capacity", subjects.capacity(), RequestKind::Capacity),
-            ("queued", subjects.queued(), RequestKind::Queued),
         ] {
-            // queued work is known only to the auctioneer that received it, so each is in its own
-            // group
-            let group = match kind {
-                RequestKind::Queued => &*shell.name,
-                _ => Subjects::AUCTIONEER_QUEUE,
-            };
-            let endpoint = service.endpoint_builder().name(name).queue_group(group);
-            let endpoint = endpoint.add(subject).await;
-            let endpoint = endpoint.map_err(AuctioneerError::Service)?;
-            tasks.spawn(take(shell.clone(), endpoint, kind, Arc::clone(&keys)));
+            let group = Subjects::AUCTIONEER_QUEUE;
+            self.add(shell, endpoint, group, &parted).await?;
         }
+        self.counts_at_start.store(true, Ordering::Relaxed);
+        self.joined = Some(parted);
         tracing::info!(cells, "ready: accepting requests");
         Ok(())
+    }
+
+    async fn add(
+        &mut self,
+        shell: &Shell,
+        (name, subject, kind): (&str, String, RequestKind),
+        group: &str,
+        parted: &CancellationToken,
+    ) -> Result<(), AuctioneerError> {
+        let Some(service) = &self.service else {
+            return Ok(());
+        };
+        let endpoint = service.endpoint_builder().name(name).queue_group(group);
+        let endpoint = endpoint.add(subject).await;
+        let endpoint = endpoint.map_err(AuctioneerError::Service)?;
+        // those of endpoints that were left have ended
+        while self.readers.try_join_next().is_some() {}
+        let keys = Arc::clone(&self.keys);
+        let take = take(shell.clone(), endpoint, kind, keys, parted.clone());
+        self.readers.spawn(take);
+        Ok(())
+    }
+
+    /// Leaves the requests to other auctioneers. What was delivered already is still read.
+    pub(super) fn part(&mut self) {
+        if let Some(parted) = self.joined.take() {
+            parted.cancel();
+            tracing::info!("accepting no requests");
+        }
     }
 
     /// Stops accepting requests.
@@ -141,13 +194,46 @@ impl Shell {
     pub(super) async fn discover(&self) -> Result<(), shared::nats::BusError> {
         let body = to_bytes(&serde_json::json!({ "v": shared::VERSION }));
         let subject = self.subjects.discover();
-        shared::nats::in_time(self.bus.client.publish(subject, body)).await
+        in_time(self.bus.client.publish(subject, body)).await
+    }
+
+    /// Waits, for at most a second, until everything has been read that the server had sent before.
+    async fn round_trip(&self) {
+        let (client, inbox) = (&self.bus.client, new_inbox(&self.bus.client));
+        let Ok(mut own) = client.subscribe(inbox.clone()).await else {
+            return;
+        };
+        if in_time(client.publish(inbox, Bytes::new())).await.is_ok() {
+            // without an answer the connection is cut, and nothing comes either
+            let _ = timeout(ROUND_TRIP, own.next()).await;
+        }
     }
 }
 
-/// Reads requests and hands them to the machine. Ends when the service is stopped.
-async fn take(shell: Shell, mut endpoint: Endpoint, kind: RequestKind, keys: Arc<AtomicU64>) {
-    while let Some(request) = endpoint.next().await {
+/// Reads requests and hands them to the machine. Ends when the service is stopped, or the endpoint left.
+async fn take(
+    shell: Shell,
+    mut endpoint: Endpoint,
+    kind: RequestKind,
+    keys: Arc<AtomicU64>,
+    parted: CancellationToken,
+) {
+    let mut left = false;
+    loop {
+        let request = tokio::select! {
+            () = parted.cancelled(), if !left => {
+                left = true;
+                // a client that leaves a subject drops what it has not read of it from the connection yet
+                shell.round_trip().await;
+                // fails only where the connection is closed for good, which ends the stream, too
+                let _ = endpoint.stop().await;
+                continue;
+            }
+            request = endpoint.next() => request,
+        };
+        let Some(request) = request else {
+            return;
+        };
         let body = request.message.payload.clone();
         let trace = trace_of(&request.message);
         let key = Waiting::of(&shell, kind, request).map(|waiting| {
@@ -168,17 +254,15 @@ async fn take(shell: Shell, mut endpoint: Endpoint, kind: RequestKind, keys: Arc
             Err(error) => shell.refuse(key, &error).await,
         }
     }
-    // the other tasks continue until everything is answered
-    std::future::pending::<()>().await;
 }
 
-/// The trace that the message belongs to, as its header says.
+/// Returns the trace that the message belongs to, according to its header.
 fn trace_of(message: &async_nats::Message) -> Option<String> {
     let trace = message.headers.as_ref()?.get("traceparent")?.as_str();
     placement::is_traceparent(trace).then(|| trace.to_owned())
 }
 
-/// The requests of a message belong to its trace, unless they name another.
+/// Assigns the requests of a message to its trace, unless they name another.
 fn belong_to(input: &mut AuctioneerInput, trace: &str) {
     let AuctioneerInput::Start(message) = input else {
         return;
@@ -192,14 +276,14 @@ fn belong_to(input: &mut AuctioneerInput, trace: &str) {
 
 /// Where an answer goes.
 pub(super) enum Waiting {
-    /// To whoever asked an endpoint, which counts its answers.
+    /// To the client that asked an endpoint; the endpoint counts its answers.
     Endpoint(Box<Request>),
     /// Below our own subject: the answer to a broadcast.
     Broadcast(String),
 }
 
 impl Waiting {
-    /// None when no answer is wanted, or when it is wanted where none may go.
+    /// Returns none if no answer is wanted, or if it is wanted on a forbidden subject.
     fn of(shell: &Shell, kind: RequestKind, request: Request) -> Option<Self> {
         let to = match kind {
             RequestKind::Queued => AnswerTo::of(&request.message),
@@ -248,8 +332,8 @@ fn hash(policy: &Policy) -> String {
     format!("{:016x}", policy.hash())
 }
 
-/// Two auctioneers of one name would take each other's echoes for their own: the later one does not
-/// start.
+/// Checks that no other auctioneer has this name. Two of one name would take each other's echoes for their own, so the
+/// later one does not start.
 pub(super) async fn check_name_is_free(shell: &Shell, name: &str) -> Result<(), AuctioneerError> {
     let mut taken = false;
     let take = |answer: async_nats::Message| {
@@ -273,7 +357,7 @@ struct Info {
     metadata: HashMap<String, String>,
 }
 
-/// Warns of auctioneers with another policy: now and once a minute.
+/// Warns about auctioneers with another policy, now and once a minute.
 pub(super) async fn compare_policies(shell: Shell) {
     let policy = Arc::clone(&shell.policy);
     let ours = hash(&policy);
@@ -303,7 +387,7 @@ pub(super) async fn compare_policies(shell: Shell) {
     }
 }
 
-/// The auctioneers with another policy than ours, and their policies.
+/// Returns the name and policy of an auctioneer whose policy differs from ours.
 fn other_policy(info: &[u8], ours: &str) -> Option<(String, String)> {
     let mut info: Info = serde_json::from_slice(info).ok()?;
     if info.metadata.get("policy_hash")? == ours {

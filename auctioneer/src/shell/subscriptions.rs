@@ -1,4 +1,4 @@
-//! One task per subscription, which parses messages, passes them on, and waits for nothing else.
+//! Subscriptions: one task each, which parses messages, passes them on, and waits for nothing else.
 
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
@@ -14,7 +14,7 @@ use crate::ids::{DispatchId, LookupId, StopId};
 use crate::{feed::ReportKind, io::AuctioneerInput};
 
 impl Shell {
-    /// Subscribes to all that is said without being asked for, and to the answers.
+    /// Subscribes to unsolicited messages and to answers.
     pub(super) async fn listen(&self, tasks: &mut JoinSet<()>) -> Result<(), BusError> {
         let subjects = &self.subjects;
         self.drain(subjects.adverts(), Self::advert, tasks).await?;
@@ -87,7 +87,7 @@ impl Shell {
         AuctioneerInput::Unreadable
     }
 
-    /// A cell's answer: the subject says to which question, and by which cell.
+    /// Reads a cell's answer; the subject says to which question, and from which cell.
     fn answer(&self, message: &Message) -> Option<AuctioneerInput> {
         let subject = self.subjects.answer_of(&message.subject)?;
         let body = &message.payload;
@@ -108,7 +108,7 @@ impl Shell {
         Some(self.attributed(message, input))
     }
 
-    /// An answer, with whether its body names the sender that its subject names.
+    /// Checks that an answer's body names the same sender as its subject.
     fn attributed(
         &self,
         message: &Message,
@@ -122,7 +122,7 @@ impl Shell {
     }
 }
 
-/// An echo says which run of an auctioneer it is from.
+/// Reads an echo, which says which run of an auctioneer it is from.
 fn read_echo(body: &[u8]) -> AuctioneerInput {
     let token = std::str::from_utf8(body).ok();
     let token = token.and_then(|text| text.parse().ok());

@@ -1,5 +1,5 @@
-//! Where the answers to what cells are asked go: below each cell's own subject, and addressed to us. The last
-//! token names the question, and this run of ours, so that no answer to an earlier one counts.
+//! Subjects for the cells' answers: below each cell's own subject, and addressed to us. The last token names the
+//! question and this run, so that answers to an earlier run's questions are ignored.
 
 use async_nats::HeaderMap;
 use placement::Invalid;
@@ -28,7 +28,7 @@ pub(super) enum Asked {
 pub(super) struct Tokens {
     name: String,
     run: String,
-    /// Bids are asked for most often, and name their auction themselves.
+    /// Prebuilt, because bids are asked for most often and name their auction themselves.
     bid: HeaderMap,
 }
 
@@ -42,17 +42,17 @@ impl Tokens {
         })
     }
 
-    /// The headers of a question to every cell.
+    /// Returns the headers of a question to every cell.
     pub(super) fn headers(&self, asked: Asked) -> HeaderMap {
         if asked == Asked::Bid {
             return self.bid.clone();
         }
-        // the name was checked at the start
+        // the name was checked at startup
         self.to(asked)
             .map_or_else(|_| HeaderMap::new(), |to| to.headers())
     }
 
-    /// Where the answers to a question go.
+    /// Returns where the answers to a question go.
     pub(super) fn to(&self, asked: Asked) -> Result<AnswerTo, Invalid> {
         let (what, number) = match asked {
             Asked::Bid => ("bid", 0),
@@ -64,7 +64,7 @@ impl Tokens {
         AnswerTo::new(&self.name, &format!("{what}-{number}-{}", self.run))
     }
 
-    /// The question that an answer's last token names; none when it is not of this run.
+    /// Returns the question that an answer's last token names; none if it is not from this run.
     pub(super) fn asked(&self, token: &str) -> Option<Asked> {
         let question = token.strip_suffix(&self.run)?.strip_suffix('-')?;
         let (what, number) = question.split_once('-')?;

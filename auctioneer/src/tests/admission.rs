@@ -4,7 +4,7 @@ use uuid::Uuid;
 use crate::{AuctioneerInput, ReplyKey, StartMessage, admission};
 
 const KEY: ReplyKey = ReplyKey::new(1);
-/// What a start needs beside its app.
+/// What a start needs besides its app.
 const FINE: &str = r#""memory_mb":1,"disk_mb":1,"run":{"command":["true"]}"#;
 
 fn read(body: &str) -> AuctioneerInput {
@@ -306,7 +306,7 @@ fn a_requests_objective_is_checked_at_admission() {
         ask("objective", &long).unwrap_err().error.field.as_deref(),
         Some("objective")
     );
-    // if the policy has no objective, the sender is warned that its own has no effect
+    // if the policy has no objective, the sender is warned that the request's objective has no effect
     let ignored = ask("diego", "r.AvailableMemoryMB").unwrap();
     assert_eq!(
         ignored.warnings,
@@ -314,7 +314,7 @@ fn a_requests_objective_is_checked_at_admission() {
     );
 }
 
-/// Fields that no stage uses are warned of, and a demand that would have no effect is rejected.
+/// The sender is warned about fields that no stage uses, and a demand that would have no effect is rejected.
 #[test]
 fn fields_that_the_policy_ignores_are_warned_of_at_admission() {
     let ask = |preset: &str, strict: bool| {
@@ -361,7 +361,7 @@ fn an_announcement_counts_when_it_comes_from_whom_it_names() {
     assert!(matches!(read("{}"), AuctioneerInput::Unreadable));
 }
 
-/// A misspelt filter must not mean "all", and what is echoed must be an app.
+/// A misspelt filter must not mean "all", and the app that is echoed must be valid.
 #[test]
 fn questions_with_what_they_do_not_know_are_refused() {
     let long = format!(r#"{{"app":"{}"}}"#, "x".repeat(1_000_000));

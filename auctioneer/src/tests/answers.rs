@@ -1,4 +1,4 @@
-//! What cells say to a start, and what becomes of it.
+//! Cells' answers to starts, and what follows from them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use shared::wire::{Acceptance, Outcome, Refusal, kind};
 use super::world::{Sent, World, request};
 use crate::{AuctioneerInput, AuctioneerOutput, START_WAIT_MS};
 
-/// The answer of a cell that has room and refuses all the same.
+/// The answer of a cell that has room but refuses.
 fn refusal(world: &mut World, sent: &Sent) -> Acceptance {
     let before = world.cell(&sent.cell).clone();
     let mut answer = before.clone().answer(&sent.start);
@@ -69,7 +69,7 @@ fn a_refusal_that_comes_late_settles_what_was_unknown() {
 fn believed_is_left_out_after_two_changed_refusals() {
     let mut world = World::with_cells("dea", &["c1"]);
     let key = world.ask_one("r", "web", 100, 1);
-    // another auctioneer places one of the app each time, just before
+    // each time, another auctioneer has just placed one of the app
     for (auction, believed) in [(1, Some(0)), (2, Some(1)), (3, None)] {
         let other = request("x", "web", 100, 1);
         world.cell("c1").cell.debit(&other, None);
@@ -136,7 +136,7 @@ fn without_responders_an_instance_goes_elsewhere() {
         0,
         "it is not called lost for it"
     );
-    // for one interval nothing goes there
+    // nothing is sent there for one interval
     for (n, wait_ms) in [(2, 0), (3, 4_000)] {
         world.pass(wait_ms);
         world.ask_one(&format!("r{n}"), &format!("app{n}"), 10, 1);
@@ -173,7 +173,7 @@ fn no_answer_is_unknown_and_never_started_elsewhere() {
     world.pass(3_000);
     assert!(world.sent().is_empty());
     assert_eq!(world.free(&sent[0].cell), 900, "still debited");
-    // the late answer settles it, by event
+    // the late answer settles it, which an event reports
     world.deliver(&sent[0]);
     let placed = world.events(kind::PLACED);
     assert_eq!(
@@ -227,7 +227,7 @@ fn an_answer_that_does_not_fit_tells_less() {
     let told = |max_payload: usize| {
         let mut world = World::with_cells("dea", &["c1", "c2"]);
         let key = world.ask_one("r", "web", 10, 40);
-        // another body under the same id is warned of
+        // a different body under the same id causes a warning
         world.ask_one("r", "web", 20, 40);
         let sent = world.sent();
         world.machine.set_max_payload(max_payload);

@@ -129,7 +129,7 @@ fn work_that_arrives_while_waiting_for_bids_takes_part() {
     let sent = world.sent();
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].start.work.len(), 2);
-    // while the answers are awaited the next auction may begin
+    // while answers are awaited the next auction may begin
     let third = world.ask_one("r3", "c", 100, 1);
     world.bid_all();
     world.deliver(&sent[0]);

@@ -13,12 +13,14 @@ use super::{
 };
 use crate::{AuctioneerInput, AuctioneerOutput, EchoToken, LookupId, REMEMBER_MS};
 
-/// The questions to the cells since the last look, but for those that [compare](super::compared) what they run.
+/// Removes and returns the questions to the cells, except those that [compare](super::compared) what they run.
 pub(super) fn questions(world: &mut World) -> Vec<(LookupId, Instances)> {
     let mut asked = Vec::new();
     world.out.retain(|output| match output {
         AuctioneerOutput::AskInstances { lookup, body } if *lookup != LookupId::COMPARISON => {
-            asked.push((*lookup, serde_json::from_slice(body).unwrap()));
+            let question: Instances = serde_json::from_slice(body).unwrap();
+            assert_eq!(question.v, shared::VERSION);
+            asked.push((*lookup, question));
             false
         }
         _ => true,
@@ -26,7 +28,7 @@ pub(super) fn questions(world: &mut World) -> Vec<(LookupId, Instances)> {
     asked
 }
 
-/// The stops for what runs twice since the last look, with their cells.
+/// Removes and returns the stops for what runs twice, with their cells.
 pub(super) fn kills(world: &mut World) -> Vec<(String, Stop)> {
     let mut kills = Vec::new();
     world.out.retain(|output| match output {
@@ -39,7 +41,7 @@ pub(super) fn kills(world: &mut World) -> Vec<(String, Stop)> {
     kills
 }
 
-/// What a question for these instances says of them.
+/// Returns how a question refers to these instances.
 pub(super) fn prefixes(ids: &[InstanceId]) -> IdPrefixes {
     ids.iter().collect()
 }
@@ -93,7 +95,7 @@ fn a_forged_outcome_that_is_none_is_dropped_and_counted() {
     assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
 }
 
-/// As above, of a request that is open.
+/// The same for a request that is open.
 #[test]
 fn a_forged_outcome_of_open_work_is_dropped_and_counted() {
     let mut world = World::with_cells("dea", &["c1"]);
@@ -107,7 +109,7 @@ fn a_forged_outcome_of_open_work_is_dropped_and_counted() {
     assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
 }
 
-/// Both echo under one subject; the one with the lower token leaves after a second.
+/// Both send echoes on one subject; the one with the lower token leaves after a second.
 #[test]
 fn of_two_auctioneers_of_one_name_the_one_with_the_lower_token_leaves() {
     let mut world = World::with_cells("dea", &["c1"]);
@@ -124,7 +126,7 @@ fn of_two_auctioneers_of_one_name_the_one_with_the_lower_token_leaves() {
     }
 }
 
-/// An auctioneer that listens only since now.
+/// Creates an auctioneer that starts to listen now.
 pub(super) fn restarted(names: &[&str]) -> World {
     let mut world = World::unsure("dea");
     for name in names {
@@ -149,7 +151,7 @@ fn a_restarted_auctioneer_asks_the_cells_for_every_id_that_it_was_given() {
     let reply = world.start_reply(key);
     assert_eq!(reply.instances[0].cell.as_deref(), Some("c2"));
     assert!(world.sent().is_empty(), "it runs already");
-    // two minutes later it has heard of all that others remember
+    // two minutes later it has heard everything that others remember
     world.pass(REMEMBER_MS);
     world.ask_one("s", "web", 100, 1);
     assert_eq!(questions(&mut world).len(), 0);
@@ -175,7 +177,7 @@ fn what_comes_together_is_asked_for_in_one_question() {
     );
 }
 
-/// After a pause, what others said meanwhile may stand behind the request.
+/// After a pause, the request may be read before what others said during the pause.
 #[test]
 fn after_a_pause_a_reconnection_or_a_loss_the_cells_are_asked_again() {
     let back = [
@@ -270,7 +272,7 @@ fn an_outcome_that_is_heard_before_anything_was_sent_is_the_answer() {
     assert!(world.machine.is_idle());
 }
 
-/// Anyone may publish an outcome, complete in form, of what nobody has begun.
+/// Anyone may publish a well-formed outcome of a request that nobody has begun.
 #[test]
 fn a_forged_outcome_that_nobody_announced_is_looked_for_and_not_believed() {
     for (waits, cell) in [(false, "c2"), (false, "c9"), (true, "c2")] {
@@ -283,7 +285,7 @@ fn a_forged_outcome_that_nobody_announced_is_looked_for_and_not_believed() {
             outcome(&mut world, cell, 0);
             world.ask_one("r", "web", 100, 1)
         };
-        // the same again is no announcement either
+        // repeating it does not make it an announcement either
         outcome(&mut world, cell, 0);
         world.silence(1);
         assert_eq!(world.reply(key), None, "{waits} {cell}");
@@ -316,7 +318,7 @@ fn a_forged_outcome_for_another_app_takes_no_id() {
     assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
 }
 
-/// Of a task that has ended no cell knows anything: what an auctioneer has begun and answered stands.
+/// No cell knows anything of a task that has ended: what an auctioneer has begun and answered stands.
 #[test]
 fn an_outcome_that_was_announced_stands_whichever_is_heard_first() {
     for late in [false, true] {
@@ -348,7 +350,7 @@ fn the_announcement_goes_out_before_the_start() {
     assert!(asked.unwrap() < start.unwrap());
 }
 
-/// Both auctioneers see it the same way: the lower claim goes on, the higher one waits for its answer.
+/// Both auctioneers reach the same conclusion: the lower claim continues, the higher one waits for its answer.
 #[test]
 fn of_two_claims_the_lower_goes_on() {
     for (theirs, we_go_on) in [(u128::MAX, true), (0, false)] {
@@ -372,7 +374,7 @@ fn of_two_claims_the_lower_goes_on() {
         let told = world.start_reply(key).instances[0].cell.clone();
         let expected = if we_go_on { &sent[0].cell } else { "c9" };
         assert_eq!(told.as_deref(), Some(expected));
-        // what runs may still change: a repeat looks for itself
+        // what runs may still change: a repeat is looked up again
         world.silence(1);
         questions(&mut world);
         world.ask_one("r", "web", 100, 1);
@@ -410,17 +412,17 @@ fn of_what_runs_twice_the_lowest_claim_stays_whoever_sees_it() {
     assert_eq!((cell.as_str(), &stop.instances[..]), ("c1", &[first()][..]));
     assert_eq!(stop.claim, Some(AuctionId::from_u128(7)));
     assert_eq!(world.machine.counters().duplicates_ended, 1);
-    // and it goes on looking for a while: starts may still be on their way
+    // it keeps looking for a while: starts may still be on their way
     world.pass(2_000);
     assert!(questions(&mut world).len() >= 2);
-    // nobody answers: it ends when they are lost
+    // no cell answers: it ends when the cells are lost
     world.pass(20_000);
     questions(&mut world);
     world.pass(10_000);
     assert!(questions(&mut world).is_empty());
 }
 
-/// Whoever begins a request that has ended here is told how.
+/// Whoever begins a request that has ended here is told its outcome.
 #[test]
 fn an_announcement_of_what_has_ended_is_answered_with_the_outcome() {
     let mut world = World::with_cells("dea", &["c1"]);

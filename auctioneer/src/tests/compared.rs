@@ -1,4 +1,4 @@
-//! An auctioneer compares what all cells run, and ends what two of them have.
+//! An auctioneer compares what all cells run, and ends instances that two of them have.
 
 use shared::{
     AuctionId, InstanceId,
@@ -13,13 +13,14 @@ use super::{
 };
 use crate::{AuctioneerInput, AuctioneerOutput, LookupId};
 
-/// How often all cells were asked for what they run since the last look.
+/// Returns how often all cells have been asked what they run since the last call.
 fn comparisons(world: &mut World) -> usize {
     let before = world.out.len();
     world.out.retain(|output| match output {
         AuctioneerOutput::AskInstances { lookup, body } if *lookup == LookupId::COMPARISON => {
             let asked: Instances = serde_json::from_slice(body).unwrap();
             assert!(asked.ids_only && asked.id_prefixes.is_empty() && asked.app.is_none());
+            assert_eq!(asked.v, shared::VERSION);
             false
         }
         _ => true,
@@ -27,7 +28,7 @@ fn comparisons(world: &mut World) -> usize {
     before - world.out.len()
 }
 
-/// The cell lists these ids.
+/// Has the cell list these ids.
 fn lists(world: &mut World, cell: &str, ids: &[InstanceId]) {
     let answer = InstancesAnswer {
         ids: ids.iter().collect(),
@@ -36,14 +37,14 @@ fn lists(world: &mut World, cell: &str, ids: &[InstanceId]) {
     tell(world, LookupId::COMPARISON, answer);
 }
 
-/// What the cell says of the instance when it is asked for it.
+/// Returns the cell's answer when it is asked for the instance.
 fn copy(cell: &str, claim: u128) -> InstancesAnswer {
     let mut answer = with_claim(found(cell, &[first()]), claim);
     answer.instances[0].request = Some("r".parse().unwrap());
     answer
 }
 
-/// An auctioneer that was restarted when the same instance ran on c1 and c2.
+/// Creates an auctioneer that was restarted while the same instance ran on c1 and c2.
 fn with_two_copies() -> World {
     let mut world = restarted(&["c1", "c2"]);
     runs(&mut world, "c1", "web");
@@ -78,8 +79,8 @@ fn of_what_two_cells_list_the_copy_with_the_lowest_claim_stays() {
     assert_eq!(world.machine.counters().duplicates_ended, 1);
 }
 
-/// It was in both lists because it ended on one cell and was started on the other meanwhile; or two ids begin in
-/// the same way.
+/// It was in both lists because it ended on one cell and was started on the other in the meantime, or because two ids
+/// have the same prefix.
 #[test]
 fn what_runs_once_after_all_is_left_alone() {
     let like_it = InstanceId::from_u128(first().as_u128() ^ 1);
@@ -95,7 +96,8 @@ fn what_runs_once_after_all_is_left_alone() {
     }
 }
 
-/// Half a second passes; both cells list the instance, and those given say more of it. Returns who has to end it.
+/// Lets half a second pass; both cells list the instance, and those given report their copy. Returns the cells that
+/// must end it.
 fn asked_again(world: &mut World, answering: &[(&str, u128)]) -> Vec<String> {
     world.pass(500);
     for cell in ["c1", "c2"] {
@@ -116,7 +118,7 @@ fn asked_again(world: &mut World, answering: &[(&str, u128)]) -> Vec<String> {
 #[test]
 fn while_two_cells_list_an_instance_it_is_asked_for() {
     let mut world = with_two_copies();
-    // c2 does not say for which claim, also when the eight seconds are over
+    // c2 does not report its claim, not even after the eight seconds
     for _ in 0..20 {
         assert_eq!(asked_again(&mut world, &[("c1", 2)]), [""; 0]);
     }
@@ -140,7 +142,7 @@ fn a_cell_that_runs_something_is_compared_when_it_joins_and_an_empty_one_is_not(
     world.cells.insert("c2".to_owned(), cell);
     world.advertise("c2");
     assert_eq!(comparisons(&mut world), 1);
-    // tasks, too
+    // for tasks, too
     let mut world = restarted(&[]);
     let mut cell = super::world::TestCell::new("c2", 1_000);
     cell.cell.counts.tasks = 1;
@@ -149,7 +151,7 @@ fn a_cell_that_runs_something_is_compared_when_it_joins_and_an_empty_one_is_not(
     assert_eq!(comparisons(&mut world), 1);
 }
 
-/// A start of somebody else may be on its way to the cell.
+/// Another auctioneer's start may be on its way to the cell.
 #[test]
 fn an_empty_cell_that_joins_soon_after_something_was_looked_for_and_started_is_compared() {
     for (after_ms, compared) in [(7_500, true), (8_500, false)] {
@@ -165,7 +167,7 @@ fn an_empty_cell_that_joins_soon_after_something_was_looked_for_and_started_is_c
     }
 }
 
-/// Half a second passes, the cells advertise, and those given answer what they are asked for.
+/// Lets half a second pass; the cells advertise, and those given answer their questions.
 fn half_a_second(world: &mut World, answering: &[&str]) -> usize {
     world.pass(500);
     for cell in ["c1", "c2"] {
@@ -191,6 +193,7 @@ fn cells_are_compared_for_eight_seconds_and_then_until_all_have_answered() {
         count += half_a_second(&mut world, &["c1", "c2"]);
     }
     assert_eq!(count, 8, "at 0 s, 1 s, and so on until 7 s");
+    assert_eq!(world.machine.counters().comparisons, 8);
     world.input(AuctioneerInput::Missed);
     let asked = |world: &mut World, halves| -> Vec<usize> {
         let each = (0..halves).map(|n| (n, half_a_second(world, &["c1"])));
@@ -213,7 +216,7 @@ fn cells_are_compared_for_eight_seconds_and_then_until_all_have_answered() {
     assert_eq!(count, 1, "every five minutes");
 }
 
-/// They would have to be asked again and again for the whole of it.
+/// Otherwise all cells would be asked again for each of them.
 #[test]
 fn cells_that_join_soon_after_one_another_are_compared_together() {
     let mut world = restarted(&[]);
@@ -237,7 +240,7 @@ fn where_ids_are_trusted_nothing_is_compared() {
     assert_eq!(comparisons(&mut world), 0);
 }
 
-/// It answers what it was asked before it was heard, as it advertises.
+/// The cell was asked before it was first heard, and answers while it advertises.
 #[test]
 fn a_copy_on_a_cell_that_has_not_joined_yet_is_found() {
     let mut world = restarted(&["c1"]);
@@ -254,4 +257,61 @@ fn a_cell_that_answers_twice_is_not_two_cells() {
     lists(&mut world, "c1", &[first()]);
     lists(&mut world, "c1", &[first()]);
     assert!(questions(&mut world).is_empty());
+}
+
+#[test]
+fn the_machine_asks_to_be_run_when_the_next_comparison_is_due() {
+    let mut world = restarted(&["c1"]);
+    world.input(AuctioneerInput::Missed);
+    assert_eq!(world.machine.next_work_ms(), world.now_ms + 1_000);
+}
+
+/// A question was sent less than 100 ms ago, so that what is found next waits for its turn.
+#[test]
+fn the_machine_asks_to_be_run_when_it_may_ask_for_what_two_cells_list() {
+    let mut world = with_two_copies();
+    let asked_ms = world.now_ms;
+    assert_eq!(questions(&mut world).len(), 1);
+    let other = InstanceId::from_u128(0xabcd << 100);
+    world.now_ms += 10;
+    lists(&mut world, "c1", &[other]);
+    lists(&mut world, "c2", &[other]);
+    assert!(questions(&mut world).is_empty());
+    assert_eq!(world.machine.next_work_ms(), asked_ms + 100);
+    world.silence(90);
+    assert_eq!(questions(&mut world)[0].1.id_prefixes, prefixes(&[other]));
+}
+
+#[test]
+fn a_cell_that_is_lost_before_it_has_answered_is_not_waited_for() {
+    for lost in [true, false] {
+        let mut world = restarted(&["c1", "c2"]);
+        world.input(AuctioneerInput::Missed);
+        comparisons(&mut world);
+        for _ in 0..15 {
+            half_a_second(&mut world, &["c1"]);
+        }
+        if lost {
+            world.cell("c2").ttl_ms = 0;
+            world.advertise("c2");
+            world.cells.remove("c2");
+        }
+        world.pass(500);
+        assert_eq!(comparisons(&mut world), usize::from(!lost), "lost: {lost}");
+    }
+}
+
+/// Each of them answers each time.
+#[test]
+fn many_cells_are_compared_less_often() {
+    let mut world = restarted(&[]);
+    for n in 0..6_000 {
+        world.add(&format!("c{n}"));
+    }
+    world.input(AuctioneerInput::Missed);
+    assert_eq!(comparisons(&mut world), 1);
+    world.silence(1_199);
+    assert_eq!(comparisons(&mut world), 0);
+    world.silence(1);
+    assert_eq!(comparisons(&mut world), 1);
 }

@@ -1,4 +1,4 @@
-//! Requests that several auctioneers have begun, and what is not certain of them.
+//! Requests that several auctioneers have begun, and what is uncertain about them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{AuctioneerInput, REMEMBER_MS};
 
-/// The cell says that it runs one instance of the app.
+/// Makes the cell advertise one instance of the app.
 pub(super) fn runs(world: &mut World, cell: &str, app: &str) {
     let cell_there = world.cell(cell);
     cell_there.cell.counts.apps.insert(app.to_owned(), 1);
@@ -21,7 +21,7 @@ pub(super) fn runs(world: &mut World, cell: &str, app: &str) {
     world.advertise(cell);
 }
 
-/// What was begun before this auctioneer was there, and forgotten by all since, is known to the cells only.
+/// What was begun before this auctioneer started, and has since been forgotten by all, is known only to the cells.
 #[test]
 fn an_unknown_id_is_looked_for_where_its_app_runs_however_long_we_have_listened() {
     let mut world = restarted(&["c1", "c2"]);
@@ -39,13 +39,13 @@ fn an_unknown_id_is_looked_for_where_its_app_runs_however_long_we_have_listened(
     tell(&mut world, *lookup, found("c2", &[]));
     let reply = world.start_reply(key);
     assert_eq!(reply.instances[0].cell.as_deref(), Some("c1"));
-    // of this app there is nothing to be found
+    // this app is not found anywhere
     world.ask_one("s", "db", 100, 1);
     assert!(questions(&mut world).is_empty());
     assert_eq!(world.sent().len(), 1);
 }
 
-/// The other auctioneer's copy ended with its cell, before we looked and started ours.
+/// The other auctioneer's copy ended with its cell before we looked and started ours.
 #[test]
 fn of_two_copies_the_one_that_is_found_is_the_answer_even_if_the_others_claim_is_lower() {
     let mut world = World::with_cells("dea", &["c1", "c2"]);
@@ -69,7 +69,7 @@ fn of_two_copies_the_one_that_is_found_is_the_answer_even_if_the_others_claim_is
     assert_eq!(reply.instances[0].cell.as_deref(), Some(&*sent[0].cell));
 }
 
-/// Neither copy is there: then the answer of the lower claim stands.
+/// Neither copy exists any more: the answer of the lower claim stands.
 #[test]
 fn of_two_copies_that_are_gone_the_answer_of_the_lower_claim_stands() {
     let mut world = World::with_cells("dea", &["c1"]);
@@ -85,7 +85,7 @@ fn of_two_copies_that_are_gone_the_answer_of_the_lower_claim_stands() {
     assert!(world.machine.is_idle());
 }
 
-/// The copy that we sent runs on when nobody can be heard: it may run, and that is said.
+/// The copy that we sent keeps running while no cell can be heard: the answer says that it may run.
 #[test]
 fn a_request_that_gave_way_ends_with_its_deadline() {
     let mut world = World::with_cells("dea", &["c1"]);
@@ -100,7 +100,7 @@ fn a_request_that_gave_way_ends_with_its_deadline() {
     assert!(world.machine.is_idle());
 }
 
-/// Whoever has the lower claim says so, because its announcement may be long past.
+/// An auctioneer with the lower claim says so, because its announcement may have been long ago.
 #[test]
 fn a_later_claim_is_answered_with_ours_when_that_is_lower() {
     for replied in [false, true] {
@@ -129,7 +129,7 @@ fn a_later_claim_is_answered_with_ours_when_that_is_lower() {
     }
 }
 
-/// What was queued when the other auctioneer answered may run by now.
+/// Work that was queued when the other auctioneer answered may run by now.
 #[test]
 fn what_another_auctioneer_has_queued_is_looked_for() {
     let mut world = World::with_cells("dea", &["c1"]);
@@ -144,7 +144,7 @@ fn what_another_auctioneer_has_queued_is_looked_for() {
     assert_eq!(world.start_reply(key).outcome, Outcome::Placed);
 }
 
-/// Somebody else begins a request whose outcome is known here: what runs may not be what was told.
+/// Another auctioneer begins a request whose outcome is known here: what runs may differ from that outcome.
 #[test]
 fn the_outcome_of_a_request_that_is_begun_again_is_not_certain() {
     let mut world = World::with_cells("dea", &["c1"]);
@@ -163,7 +163,7 @@ fn the_outcome_of_a_request_that_is_begun_again_is_not_certain() {
     assert_eq!(questions(&mut world).len(), 1);
 }
 
-/// What it shares was queued after a cell had refused it.
+/// The instance that it shares was queued after a cell had refused it.
 #[test]
 fn what_shares_a_queued_instance_is_answered_as_queued() {
     let mut world = World::with_cells("dea", &["c1"]);
@@ -188,7 +188,7 @@ fn what_shares_a_queued_instance_is_answered_as_queued() {
     }
 }
 
-/// The same instance of two requests is started once, and both are answered with where it is.
+/// An instance that two requests have in common is started once, and both are told where it is.
 #[test]
 fn what_shares_an_instance_of_another_auctioneers_request_is_told_of_it() {
     let mut world = World::with_cells("diego", &["c1"]);
@@ -197,7 +197,7 @@ fn what_shares_an_instance_of_another_auctioneers_request_is_told_of_it() {
         request("s", "web", 100, 1),
     ]);
     world.bid_all();
-    // r is sent, s shares its instance
+    // r is sent, and s shares its instance
     let sent = world.sent();
     assert_eq!(sent.iter().map(|s| s.start.work.len()).sum::<usize>(), 1);
     outcome(&mut world, "c9", 0);

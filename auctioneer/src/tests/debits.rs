@@ -1,4 +1,4 @@
-//! What was sent to a cell, and is not in its reports yet.
+//! Work that was sent to a cell and is not in its reports yet.
 
 use shared::{
     InstanceId,
@@ -67,7 +67,7 @@ fn a_report_before_the_answer_does_not_debit_twice() {
     bench.debit(1, 30);
     cell.seq = 2;
     cell.cell.available.memory_mb = 70;
-    // not listed as recent (as if 64 others were): it is debited on top until the answer comes
+    // not listed as recent (as if there were 64 others): its debit applies in addition until the answer arrives
     bench.receive(&cell);
     assert_eq!(bench.free(), 40);
     bench.feed.answered(&acceptance(&cell, 2, &[1], &[]));
@@ -118,7 +118,7 @@ fn refusals_are_credited_and_the_answers_amounts_are_used() {
     bench.debit(1, 30);
     bench.debit(2, 30);
     bench.debit(3, 5);
-    // another auctioneer was faster: 20 left after the first one, two of the app there
+    // another auctioneer was faster: 20 are left after the first one, and two of the app are there
     cell.cell.available.memory_mb = 20;
     cell.cell.counts.apps.insert("app".into(), 2);
     bench.feed.answered(&acceptance(&cell, 3, &[1], &[2]));
@@ -133,7 +133,7 @@ fn refusals_are_credited_and_the_answers_amounts_are_used() {
     assert_eq!(bench.free(), 20);
 }
 
-/// The answers to two starts may overtake each other.
+/// The answers to two starts may overtake one another.
 #[test]
 fn what_was_accepted_after_a_refusal_is_not_in_the_refusals_amounts() {
     let mut bench = Bench::new();
@@ -142,7 +142,7 @@ fn what_was_accepted_after_a_refusal_is_not_in_the_refusals_amounts() {
     bench.debit(1, 30);
     bench.debit(2, 60);
     bench.feed.answered(&acceptance(&cell, 4, &[1], &[]));
-    // the earlier answer comes later
+    // the answer to the earlier start arrives later
     cell.cell.available.memory_mb = 50;
     bench.feed.answered(&acceptance(&cell, 3, &[], &[2]));
     assert_eq!(bench.free(), 50 - 30);

@@ -1,4 +1,4 @@
-//! The devices of a cell: which numbers an instance gets, and from when others may have them.
+//! The devices of a cell: which numbers an instance gets, and when others may have them.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn world() -> World {
     world
 }
 
-/// An instance with so many whole gpus.
+/// A request for an instance with this many whole gpus.
 fn wants(id: &str, gpus: u32) -> Request {
     let mut request = request(id, id, 10, 1);
     let need = DeviceNeed {
@@ -33,7 +33,7 @@ fn wants(id: &str, gpus: u32) -> Request {
     request
 }
 
-/// The only start that is sent for this.
+/// Returns the only start that is sent for this request.
 fn start(world: &mut World, request: &Request) -> Sent {
     world.ask(vec![request.clone()]);
     world.pass(GATHER_MS);
@@ -46,14 +46,14 @@ fn only(world: &mut World) -> Sent {
     sent.remove(0)
 }
 
-/// The numbers that its instance is to have.
+/// Returns the numbers that its instance is given.
 fn numbers(sent: &Sent) -> BTreeSet<u32> {
     let share = &sent.start.work[0].devices["gpu"];
     assert_eq!(share.amount, 1_000);
     share.numbers.iter().copied().collect()
 }
 
-/// The gpus that the auctioneer believes to be free.
+/// Returns the gpus that the auctioneer believes to be free.
 fn free(world: &World) -> BTreeSet<u32> {
     let cell = world.machine.feed().pool().get("c1").unwrap();
     let gpus = &cell.available.devices["gpu"];
@@ -85,7 +85,7 @@ fn answer(cell: &TestCell, sent: &Sent, accepted: bool) -> Acceptance {
     }
 }
 
-/// The cell takes what was sent, and its answer arrives.
+/// The cell accepts what was sent, and its answer arrives.
 fn accept(world: &mut World, sent: &Sent, request: &Request) {
     let cell = world.cell("c1");
     let work = &sent.start.work[0];
@@ -124,7 +124,7 @@ fn a_refusal_gives_its_devices_back_and_no_others() {
     let first = start(&mut world, &wants("a", 1));
     let second = start(&mut world, &wants("b", 3));
     assert!(free(&world).is_empty());
-    // the cell has not got the first yet: its amounts have all four free
+    // the cell has not received the first one yet: according to its amounts all four are free
     let refused = answer(&world.cells["c1"], &second, false);
     world.answered(&second, refused);
     world.pass(GATHER_MS);

@@ -1,4 +1,4 @@
-//! When the machine wakes, what it counts, and what it draws from its seed.
+//! When the machine wakes up, what it counts, and what it draws from its seed.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn hold(world: &mut World, id: &str) {
     world.ask(vec![request]);
 }
 
-/// A request, and two cells of which only c1 has bid for it.
+/// A request and two cells, of which only c1 has bid for it.
 fn one_of_two_has_bid() -> World {
     let mut world = World::with_cells("diego", &["c1", "c2"]);
     world.ask_one("r1", "web", 100, 1);
@@ -45,10 +45,20 @@ fn it_wakes_for_leases_and_for_answers() {
 fn the_wait_for_answers_begins_when_the_starts_are_sent() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r1", "web", 100, 1);
-    // the machine took so long to decide
+    // deciding took the machine this long
     let sent_ms = world.now_ms + 700;
     world.machine.sent(sent_ms);
     assert_eq!(world.machine.next_work_ms(), sent_ms + START_WAIT_MS);
+}
+
+#[test]
+fn of_open_requests_it_says_which_wait_for_room() {
+    let mut world = World::with_cells("dea", &["c1"]);
+    hold(&mut world, "waits");
+    world.ask_one("sent", "web", 100, 1);
+    let mut open: Vec<_> = world.machine.open_requests().collect();
+    open.sort_unstable();
+    assert_eq!(open, [("sent", false), ("waits", true)]);
 }
 
 #[test]
@@ -228,7 +238,7 @@ fn many_advertisements_may_be_summarised() {
     world.pass(5_000);
     assert_eq!(world.machine.counters().cells_lost, 1);
     assert!(world.machine.feed().get("c2").is_none());
-    // their clocks went on as ours did
+    // their clocks advanced as much as ours
     world.ask_one("r", "web", 100, 1);
     let expires_ms = world.sent()[0].start.expires_ms;
     assert_eq!(expires_ms, heard_ms.after(Duration::from_secs(15 + 5)));
@@ -253,7 +263,7 @@ fn who_bids_again_is_waited_for_again() {
     );
     world.silence(BID_WAIT_MS);
     world.sent();
-    // c2 is silent, and bids nevertheless before c1 does
+    // c2 is silent, but bids before c1 does
     world.ask_one("r3", "c", 10, 1);
     assert_eq!(bid(&mut world, "c2"), 0);
     assert!(bid(&mut world, "c1") > 0);
@@ -273,7 +283,7 @@ fn a_silent_cell_that_bids_is_waited_for_in_the_next_auction() {
     bid(&mut world, "c1");
     world.silence(BID_WAIT_MS);
     assert_eq!(world.machine.counters().missed_bids, 1);
-    // nobody waits for c2, which bids before c1 does
+    // c2, which is not waited for, bids before c1
     world.ask_one("r2", "b", 10, 1);
     assert_eq!(bid(&mut world, "c2"), 1);
     assert_eq!(bid(&mut world, "c1"), 2);
@@ -285,7 +295,7 @@ fn a_silent_cell_that_bids_is_waited_for_in_the_next_auction() {
 #[test]
 fn outcomes_that_are_forgotten_before_their_time_are_counted() {
     let mut world = World::with_cells("dea", &["c1"]);
-    // 64 MiB are remembered
+    // at most 64 MiB are remembered
     let long = "x".repeat(48 << 20);
     for (id, dropped) in [("r1", 0), ("r2", 1), ("r3", 2)] {
         let body = format!(
@@ -309,7 +319,7 @@ fn the_time_of_a_start_runs_from_when_it_is_sent_however_long_deciding_took() {
     world.out.extend(outputs);
     let expires_ms = world.sent()[0].start.expires_ms;
     assert_eq!(expires_ms, heard_ms.after(Duration::from_millis(5_700)));
-    // and so does the wait for its answer
+    // so does the wait for its answer
     world.pass(999);
     assert!(world.events("unknown").is_empty());
     world.pass(1);

@@ -1,4 +1,4 @@
-//! What events and answers say of single instances and of rejected requests.
+//! What events and answers say about single instances and rejected requests.
 
 use shared::wire::{Event, Outcome, WireError, code, instance_id, kind};
 

@@ -10,7 +10,7 @@ use crate::{
 use shared::InstanceId;
 use shared::{AuctionId, Incarnation, clock::CellTime};
 
-/// A feed with a clock, and reports one after another.
+/// A feed with a clock, for a sequence of reports.
 pub(super) struct Bench {
     pub(super) feed: Feed,
     pub(super) counters: Counters,
@@ -131,7 +131,7 @@ fn the_same_version_only_renews_the_lease() {
     assert!(bench.receive(&cell).joined);
     let version = bench.feed.version();
     bench.pass(10_000);
-    // the same version with another content: it is not read again
+    // the same version with different content: it is not read again
     cell.cell.available.memory_mb = 7;
     cell.clock_ms = CellTime::from_ms(11_000);
     assert!(!bench.receive(&cell).joined);
@@ -152,7 +152,7 @@ fn the_same_version_only_renews_the_lease() {
     assert_eq!(bench.counters.cells_lost, 1);
 }
 
-/// Many reports without news that were taken as one input count as the reports would have.
+/// Many reports without news that were taken as one input have the same effect as the single reports.
 #[test]
 fn cells_without_news_are_renewed_together_as_each_by_itself() {
     let renewed = |together: bool| {
@@ -215,7 +215,7 @@ fn old_versions_and_old_incarnations_are_refused() {
     }
     assert_eq!(bench.feed.get("c").unwrap().incarnation, reborn.incarnation);
     assert_eq!(bench.counters.dropped_old_incarnation, 6);
-    // after one ttl it is not late any more: it was replaced in a forged word, or lives again
+    // after one ttl it is no longer late: either the message that replaced it was forged, or it is back
     bench.pass(14_999);
     assert_eq!(bench.receive(&cell), Received::default());
     bench.pass(1);
@@ -223,7 +223,7 @@ fn old_versions_and_old_incarnations_are_refused() {
     assert_eq!(bench.feed.get("c").unwrap().incarnation, cell.incarnation);
 }
 
-/// Two reps of one name: the later one leaves, the earlier one runs on and has advertised all the time.
+/// Two reps of one name: the later one leaves, and the earlier one keeps running and has advertised all the time.
 #[test]
 fn a_cell_is_heard_again_as_soon_as_what_replaced_it_has_left() {
     let mut bench = Bench::new();
@@ -242,7 +242,7 @@ fn a_cell_is_heard_again_as_soon_as_what_replaced_it_has_left() {
     assert_eq!(bench.feed.get("c").unwrap().incarnation, cell.incarnation);
 }
 
-/// Everybody hears which incarnation a cell has, and may say of himself that he has it.
+/// Incarnations are public: anybody may claim to have that of a cell.
 #[test]
 fn the_incarnation_of_a_cell_in_the_words_of_another_one_means_nothing() {
     let mut bench = Bench::new();
@@ -295,7 +295,7 @@ fn a_ttl_of_0_removes_at_once() {
         "its late reports count no more"
     );
     assert!(bench.feed.pool().is_empty());
-    // somebody else said that it leaves: it speaks on
+    // a withdrawal was forged: the cell keeps advertising
     bench.pass(15_000);
     assert!(bench.receive(&cell).joined);
 }
@@ -313,7 +313,7 @@ fn nothing_expires_while_messages_do_not_flow() {
                 .expire(bench.now_ms, &mut bench.counters)
                 .is_empty()
         );
-        // one whole ttl of evidence first
+        // first one whole ttl of evidence
         assert!(
             bench.pass(1_000 + 14_000).is_empty(),
             "{blackout_ms} ms of silence"
@@ -459,7 +459,7 @@ fn the_clock_of_a_rep_begins_with_its_first_report() {
     assert_eq!(expires_ms, CellTime::from_ms(6_000));
 }
 
-/// Its ttl is 15 s, so a difference of up to 5 s may be that of messages that were late.
+/// Its ttl is 15 s, so a difference of up to 5 s may come from late messages.
 #[test]
 fn a_rep_that_has_run_for_longer_by_more_than_a_third_of_the_ttl_was_replaced() {
     for (age_ms, dropped) in [(6_000, false), (6_001, true), (100_000, true), (0, false)] {

@@ -1,4 +1,4 @@
-//! Advertisements that somebody else made up, and how long they are believed.
+//! Forged advertisements, and how long they are believed.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use shared::{Incarnation, clock::CellTime};
 
 use super::{feed::Bench, world::TestCell};
 
-/// Forges one advertisement of a cell that speaks each second; how long it is believed, in seconds.
+/// Forges one advertisement of a cell that advertises every second. Returns for how many seconds it is believed.
 fn believed(forge: impl FnOnce(&mut TestCell)) -> u64 {
     let mut bench = Bench::new();
     let mut cell = TestCell::new("c", 100);
@@ -29,7 +29,7 @@ fn believed(forge: impl FnOnce(&mut TestCell)) -> u64 {
     seconds
 }
 
-/// 15 s are the ttl of the cell, and begin when it speaks again.
+/// The ttl of the cell is 15 s, and begins when it advertises again.
 #[test]
 fn a_forged_version_is_believed_for_one_ttl_of_the_cell() {
     for ttl_ms in [15_000, 60_000, 3_600_000] {
@@ -48,7 +48,7 @@ fn a_forged_incarnation_is_believed_for_one_ttl_of_the_cell() {
     assert_eq!(seconds, 16);
 }
 
-/// The forged version had made its ttl a long one.
+/// The forged version had a long ttl.
 #[test]
 fn a_forged_withdrawal_is_believed_for_one_ttl_of_the_cell() {
     let mut bench = Bench::new();
@@ -68,7 +68,7 @@ fn a_forged_withdrawal_is_believed_for_one_ttl_of_the_cell() {
     assert_eq!(seconds, 15);
 }
 
-/// An older rep of a name says nothing that counts while the younger one is there.
+/// An older rep of a name is ignored as long as the younger one is there.
 #[test]
 fn what_is_old_counts_no_more_while_what_replaced_it_speaks() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! A pool with as many cells as it may have.
+//! A pool with the maximum number of cells.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Many requests with ids of their senders, while every id is looked for on the cells.
+//! Many requests with ids chosen by their senders, while every id is looked up on the cells.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn two_with_web() -> World {
 
 fn array(name: &str, count: usize) -> Vec<Request> {
     let requests = 0..count;
-    // each has an index of its own, or they would share an instance
+    // each has an index of its own, as they would share an instance otherwise
     let one = |n: usize| {
         let instances = u32::try_from(count).unwrap();
         let mut one = request(&format!("{name}-{n}"), "web", 1, instances);
@@ -50,10 +50,10 @@ fn placed(world: &World, key: ReplyKey) -> usize {
     placed.count()
 }
 
-/// Each cell needs this long for a question, whatever it asks for, one after the other.
+/// Each cell needs this long for a question, whatever it asks for, and answers one at a time.
 const SLOW_MS: u64 = 700;
 
-/// The cells answer one question after the other. Returns how many there were.
+/// Lets the cells answer one question after the other. Returns how many there were.
 fn answered_slowly(world: &mut World) -> usize {
     let mut asked: Vec<LookupId> = Vec::new();
     let mut count = 0;
@@ -84,7 +84,7 @@ fn arrays_are_placed_although_every_cell_answers_late() {
     for key in keys {
         assert_eq!(placed(&world, key), 100);
     }
-    // for the first array at once, for the others together; again after half a second, and for the others after one
+    // the first array at once, the others together; again after half a second, and for the others after one second
     assert_eq!(asked, 5);
 }
 
@@ -128,7 +128,7 @@ fn a_cell_that_may_have_one_is_asked_again_after_half_a_second_one_and_two() {
         world.pass(100);
         world.deliver_all();
         let mut asked = questions(&mut world);
-        // s is watched, because c2 may not have known of it
+        // s is watched, because c2 may not have known it
         asked.retain(|(again, _)| *again == lookup);
         for (_, question) in asked {
             assert_eq!(question.id_prefixes.len(), 1, "the other one is started");
@@ -171,7 +171,7 @@ fn what_a_late_cell_runs_a_second_time_is_killed_once() {
     let killed = kills(&mut world);
     assert_eq!(killed.len(), 1);
     assert_eq!(killed[0].0, "c2");
-    // s still waits for c3, and r has its answer
+    // s still waits for c3, while r has its answer
     world.pass(500);
     tell(&mut world, lookup, found("c3", &[]));
     assert!(kills(&mut world).is_empty());
@@ -193,7 +193,7 @@ fn a_request_with_little_time_is_unknown_after_half_a_second() {
     }
 }
 
-/// What the cells were asked for while the auctioneer was asked for this much.
+/// What the cells are asked for when the auctioneer gets this many requests.
 #[test]
 fn more_than_fits_into_a_question_is_asked_for_in_turn() {
     let mut world = two_with_web();

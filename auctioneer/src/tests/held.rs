@@ -1,4 +1,4 @@
-//! What an auction is held over, what it says of that, and that it can be held again.
+//! What an auction is held over, what it reports about that, and that it can be held again.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use shared::{AuctionId, wire::kind};
 use super::world::{Sent, World, request};
 use crate::{AuctioneerInput, AuctioneerOutput, MAX_BATCH};
 
-/// An auction as the log tells of it.
+/// An auction as reported in the log.
 struct Held {
     auction: AuctionId,
     seed: u64,
@@ -35,7 +35,7 @@ fn held(world: &World) -> Vec<Held> {
     held.collect()
 }
 
-/// The cell of each app.
+/// Returns the cell of each app.
 fn cells_of(sent: &[Sent]) -> BTreeMap<String, String> {
     let works = sent.iter().flat_map(|sent| {
         let work = sent.start.work.iter();
@@ -44,7 +44,7 @@ fn cells_of(sent: &[Sent]) -> BTreeMap<String, String> {
     works.collect()
 }
 
-/// The same, of an auction held over this pool again.
+/// Returns the same for an auction that is held again over this pool.
 fn held_again(
     world: &World,
     pool: &placement::Pool,
@@ -96,7 +96,7 @@ fn an_auction_follows_from_its_pool_its_id_and_its_seed() {
 
 #[test]
 fn planned_reboots_are_compared_with_the_time_of_the_auction() {
-    // a reboot that is past does not count
+    // a reboot in the past does not count
     for (day, last_wins) in [(1, true), (40, false)] {
         let mut world = World::with_reboots(day);
         world.ask_one("r", "web", 10, 1);
@@ -146,7 +146,7 @@ fn an_auction_names_the_requests_that_it_begins_as_far_as_a_message_holds_them()
         world.ask(vec![asked]);
     }
     world.ask_one("alone", "db", 1, 3);
-    // an id takes its 3 bytes and 3 more; half of the message is theirs
+    // an id takes its 3 bytes and 3 more; half of the message is reserved for ids
     world.machine.set_max_payload(2 * 6 * 20);
     world.bid_all();
     let asked = world.events(kind::ASKED);
@@ -162,7 +162,7 @@ fn an_auction_names_the_requests_that_it_begins_as_far_as_a_message_holds_them()
     assert_eq!((web.count, web.indices.as_deref()), (50, Some("10-59")));
 }
 
-/// Two may start on a cell at a time.
+/// A policy that allows a cell to start two instances at a time.
 const TWO_AT_A_TIME: &str = r#"
     name = "two"
     bids = false
@@ -181,7 +181,7 @@ fn what_wins_a_cell_that_starts_enough_waits_and_goes_nowhere_else() {
     let mut world = World::new(TWO_AT_A_TIME);
     world.add("c1");
     world.add("c2");
-    // so that c1 has the most free, whatever starts there
+    // so that c1 has the most free memory, whatever starts there
     world.cell("c2").cell.available.memory_mb = 100;
     world.cell("c2").seq += 1;
     world.advertise("c2");
@@ -190,7 +190,7 @@ fn what_wins_a_cell_that_starts_enough_waits_and_goes_nowhere_else() {
     assert_eq!((world.machine.waiting(), world.reply(reply)), (3, None));
     let deferred = world.events(kind::QUEUED);
     assert_eq!(deferred.len(), 1, "{deferred:?}");
-    // those run: there may be two more
+    // those are running now, so there may be two more
     for left in [1, 0] {
         world.pass(crate::REQUEUE_MS);
         world.cell("c1").cell.counts.starting = 0;

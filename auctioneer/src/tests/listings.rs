@@ -1,4 +1,4 @@
-//! Lists of cells and of what waits, in answers that fit into a message.
+//! Lists of cells and of waiting work, in answers that fit into a message.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ fn a_long_list_of_what_waits_is_cut() {
     assert!(shared::wire::to_bytes(&answer).len() <= 900);
 }
 
-/// The pool from `offset` on, `limit` at a time: how many cells, and where the next page begins.
+/// Returns how many cells the page has that starts at `offset` with this limit, and where the next page begins.
 fn page(world: &mut World, offset: usize, limit: Option<usize>) -> (usize, Option<u64>) {
     world.out.clear();
     let page = Page {
@@ -154,7 +154,7 @@ fn a_page_of_the_pool_has_as_many_cells_as_were_asked_for_and_500_at_most() {
         let found = page(&mut world, offset, limit);
         assert_eq!(found, (cells, next), "{offset} {limit:?}");
     }
-    // a page is never empty: who asks for the next one would ask for ever
+    // a page is never empty, or a client that asks for the next one would never finish
     world.machine.set_max_payload(100);
     assert_eq!(page(&mut world, 7, None), (1, Some(8)));
 }
@@ -174,7 +174,7 @@ fn a_cell_in_the_pool_says_how_old_its_word_is_and_how_long_it_counts() {
     );
 }
 
-/// 512 bytes are left for what is beside the list; each of its items has a comma.
+/// 512 bytes are reserved for what is not part of the list; each item has a comma.
 #[test]
 fn a_page_of_the_pool_fills_the_message() {
     let mut world = World::with_cells("dea", &["c1", "c2", "c3"]);
@@ -191,7 +191,7 @@ fn a_page_of_the_pool_fills_the_message() {
     }
 }
 
-/// 512 bytes and the auctioneer's name are beside the list; each of its items has a comma.
+/// 512 bytes and the auctioneer's name are reserved besides the list; each item has a comma.
 #[test]
 fn a_list_of_what_waits_fills_the_message() {
     let mut world = World::with_cells("dea", &["c1"]);

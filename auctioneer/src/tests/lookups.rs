@@ -3,7 +3,10 @@ use placement::Kind;
 use shared::wire::{InstanceState, InstancesAnswer, Outcome, instance_id};
 use testkit::lists;
 
-use super::world::{World, request};
+use super::{
+    claims::questions,
+    world::{World, request},
+};
 use crate::{Announcement, AuctioneerInput, AuctioneerOutput, LookupId, REMEMBER_MS};
 use shared::{AuctionId, InstanceId};
 
@@ -19,7 +22,7 @@ pub(super) fn found(cell: &str, ids: &[InstanceId]) -> InstancesAnswer {
     lists::list(cell, instances.collect())
 }
 
-/// Another auctioneer, or this one, has begun these requests.
+/// An announcement that an auctioneer, this one or another, has begun these requests.
 pub(super) fn announced(claim: u128, ids: &[&str]) -> AuctioneerInput {
     AuctioneerInput::Announced(Announcement {
         claim: AuctionId::from_u128(claim),
@@ -83,7 +86,7 @@ fn an_id_used_by_another_app_is_rejected() {
                     for the app web";
         assert_eq!(error["message"], says);
     }
-    // heard of while the cells are asked for the request
+    // heard while the cells are being asked for the request
     world.input(announced(9, &["s"]));
     let key = world.ask_one("s", "db", 100, 1);
     let body = r#"{"v":1,"id":"s","app":"web","outcome":"placed","instances":[]}"#;
@@ -242,14 +245,14 @@ fn a_search_that_outlasts_the_deadline_starts_nothing() {
     assert!(world.sent().is_empty());
 }
 
-/// A request that wants to be where an instance is (or is not): the cells are asked first.
+/// The request wants to be (or not to be) where an instance is: the cells are asked first.
 #[test]
 fn named_instances_are_located_before_the_auction() {
     for (field, expected) in [("near", "c2"), ("far", "c1")] {
         let mut world = World::with_cells("dapi", &["c1", "c2"]);
         let there = InstanceId::from_u128(0xabcd);
         let mut wants = request("r", "web", 100, 1);
-        // as people write ids
+        // in the way people write ids
         let item = vec![format!("instance:{}", there.to_string().to_uppercase())];
         if field == "near" {
             wants.near = item;
@@ -259,7 +262,8 @@ fn named_instances_are_located_before_the_auction() {
         wants.strict = true;
         let asked = world.ask(vec![wants]);
         assert!(world.sent().is_empty() && world.asked_bids().is_none());
-        let key = query(&world).unwrap();
+        let (key, question) = questions(&mut world).remove(0);
+        assert_eq!(question.ids, [there]);
         for (cell, ids) in [("c1", vec![]), ("c2", vec![there])] {
             let answer = Box::new(found(cell, &ids));
             world.input(AuctioneerInput::InstancesReported {
@@ -280,7 +284,7 @@ fn named_instances_are_located_before_the_auction() {
     }
 }
 
-/// An instance that has ended is not located, and a policy without locality asks no cells.
+/// An instance that has ended is not located, and with a policy that ignores locality no cells are asked.
 #[test]
 fn only_what_runs_is_located_and_only_where_it_counts() {
     let there = InstanceId::from_u128(0xabcd);
@@ -313,7 +317,7 @@ fn report(world: &mut World, lookup: LookupId, answer: InstancesAnswer) {
     world.input(AuctioneerInput::InstancesReported { lookup, answer });
 }
 
-/// A request that another auctioneer has announced, and the question to the cells about it.
+/// Sends a request that another auctioneer has announced. Returns the question to the cells about it.
 fn looked_up(world: &mut World, instances: u32) -> LookupId {
     world.input(announced(9, &["r"]));
     world.ask_one("r", "web", 1, instances);

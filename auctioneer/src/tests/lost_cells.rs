@@ -1,4 +1,4 @@
-//! The events of cells that come and go.
+//! Events about cells that come and go.
 
 use shared::wire::kind;
 
@@ -64,14 +64,14 @@ fn a_lost_cell_names_as_many_apps_as_a_message_holds() {
     cell.seq += 1;
     cell.cell.counts.apps = (0..100).map(|n| (format!("app-{n:02}"), 1)).collect();
     world.advertise("c1");
-    // an app takes the 6 bytes of its name and 16 more; half of the message is theirs
+    // an app takes the 6 bytes of its name and 16 more; half of the message is reserved for apps
     world.machine.set_max_payload(2 * 22 * 10);
     world.pass(16_000);
     let lost = &world.events(kind::CELL_LOST)[0];
     assert_eq!((lost.apps.len(), lost.count, lost.more), (10, 100, true));
 }
 
-/// So many cells join in one moment.
+/// Lets this many cells join at the same moment.
 fn many_join(world: &mut World, count: u32) {
     for n in 0..count {
         let name = format!("c{n}");
@@ -89,11 +89,11 @@ fn of_cells_that_have_never_answered_a_thousand_events_a_second_are_published() 
     many_join(&mut world, more);
     assert_eq!(world.events(kind::CELL_JOINED).len(), most as usize);
     assert_eq!(world.machine.counters().dropped_cell_events, 10);
-    // a second later there is room again
+    // a second later, events are published again
     world.pass(1_000);
     world.add("late");
     assert_eq!(world.events(kind::CELL_JOINED).len(), most as usize + 1);
-    // all are lost in one moment: but who answered is always reported
+    // all are lost at the same moment, but cells that have answered are always reported
     let mut real = ["c1", "c2", "c3"];
     world.ask_one("r", "web", 1, 1);
     let sent = world.sent().remove(0);

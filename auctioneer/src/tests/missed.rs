@@ -1,4 +1,4 @@
-//! An auctioneer that may have missed something asks the cells before it starts what it has.
+//! An auctioneer that may have missed messages asks the cells before it starts waiting work.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     AdmittedRequest, AuctioneerInput, AuctioneerOutput, LookupId, REMEMBER_MS, StartMessage,
 };
 
-/// An auctioneer that listens for as long as outcomes are remembered, and knows these cells.
+/// Creates an auctioneer that has been listening for as long as outcomes are remembered, and knows these cells.
 fn listening(policy: &str, names: &[&str]) -> World {
     let mut world = World::unsure(policy);
     world.pass(REMEMBER_MS);
@@ -79,14 +79,14 @@ fn more_than_a_second_without_a_message_is_a_loss() {
     }
 }
 
-/// The manager that sent it may have given it up, and its next attempt may run.
+/// The manager that sent it may have given it up, and its next attempt may be running.
 #[test]
 fn after_ten_seconds_what_was_not_read_of_stored_requests_is_not_begun() {
     let attempt = "t-0000000b-1-report-7";
     for (pause_ms, begun) in [(9_000, 1), (9_001, 0)] {
         let mut world = listening("dea", &["c1"]);
         world.silence(pause_ms);
-        // an echo that was sent before, and what came after it
+        // an echo that was sent before the pause, and a request that followed it
         world.input(AuctioneerInput::Echo);
         let key = world.ask_one(attempt, "web", 100, 1);
         assert_eq!(questions(&mut world).len(), begun, "after {pause_ms}");
@@ -95,10 +95,10 @@ fn after_ten_seconds_what_was_not_read_of_stored_requests_is_not_begun() {
         if let Some(reply) = reply {
             assert_eq!(reply["error"]["code"], "overloaded", "{reply}");
         }
-        // all others are looked for as ever
+        // all other requests are looked up as always
         let other = world.ask_one("r", "web", 100, 1);
         assert_eq!(world.reply(other), None);
-        // what comes later was sent later
+        // messages that arrive later were sent later
         world.pass(600);
         let later = world.ask_one("t-0000000b-1-report-8", "web", 100, 1);
         assert_eq!(world.reply(later), None, "after {pause_ms}");
@@ -108,9 +108,9 @@ fn after_ten_seconds_what_was_not_read_of_stored_requests_is_not_begun() {
 #[test]
 fn after_a_loss_only_what_waits_and_may_be_known_elsewhere_is_looked_for() {
     let mut world = listening("dea", &["c1"]);
-    // sent already
+    // already sent
     world.ask_one("sent", "web", 100, 1);
-    // its id was given here: nobody else has it
+    // its id was generated here, so nobody else knows it
     world.input(AuctioneerInput::Start(StartMessage {
         requests: vec![Ok(AdmittedRequest {
             id: "new".parse().unwrap(),
@@ -150,7 +150,7 @@ fn what_was_looked_for_while_it_waited_is_started_once() {
     assert_eq!(jobs.collect::<Vec<_>>(), [1], "it waits once");
 }
 
-/// The cell was restarted, and another auctioneer has started the instance elsewhere: what was missed.
+/// The missed messages: the cell was restarted, and another auctioneer has started the instance elsewhere.
 #[test]
 fn after_a_loss_an_outcome_that_was_heard_before_is_not_certain() {
     let mut world = listening("dea", &["c1", "c2"]);
@@ -172,7 +172,7 @@ fn after_a_loss_an_outcome_that_was_heard_before_is_not_certain() {
     assert_eq!(reply.instances[0].cell.as_deref(), Some(other));
 }
 
-/// What runs twice is ended also where our own outcome is not certain any more.
+/// Duplicates are ended even if our own outcome is no longer certain.
 #[test]
 fn after_a_loss_a_rival_of_what_ended_here_is_still_looked_for() {
     let mut world = listening("dea", &["c1"]);
@@ -184,7 +184,7 @@ fn after_a_loss_a_rival_of_what_ended_here_is_still_looked_for() {
     world.input(super::lookups::announced(1, &["r"]));
     assert_eq!(questions(&mut world).len(), 1);
     assert!(world.outcomes("r").is_empty());
-    // and not at once each time that it is announced
+    // but not immediately each time it is announced
     world.input(super::lookups::announced(1, &["r"]));
     assert_eq!(questions(&mut world).len(), 0);
 }

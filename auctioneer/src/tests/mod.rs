@@ -1,4 +1,4 @@
-//! The machines under a clock of the test's own.
+//! Tests of the state machine, with a clock of their own.
 
 mod admission;
 mod answers;
@@ -23,6 +23,7 @@ mod pool_time;
 mod questions;
 mod random;
 mod shares;
+mod single;
 mod stops;
 mod watched;
 mod world;

@@ -99,7 +99,7 @@ fn a_cell_left_out_must_exist_and_is_fully_ignored() {
     assert_eq!(world.machine.feed().pool().len(), 2);
 }
 
-/// What is answered of the capacity for 600 MiB.
+/// Returns the answer about the capacity for 600 MiB.
 fn capacity_answer(world: &mut World) -> Value {
     world.out.clear();
     let size = Box::new(AdmittedRequest {
@@ -112,7 +112,7 @@ fn capacity_answer(world: &mut World) -> Value {
     world.reply(KEY).unwrap()
 }
 
-/// Of how many cells the capacity for 600 MiB is told, and how many instances fit.
+/// Returns how many cells the answer about the capacity for 600 MiB covers, and how many instances fit.
 fn capacity(world: &mut World) -> (u64, u64) {
     let answer = capacity_answer(world);
     let number = |field: &str| answer[field].as_u64().unwrap();
@@ -140,7 +140,7 @@ fn the_expected_work_is_learnt_from_requests_and_shown() {
     world.ask_one("r", "a", 10, 3);
     world.now_ms += 1_000;
     world.ask_one("s", "b", 20, 1);
-    // asked again with the same id: no other request
+    // repeated with the same id: not a new request
     world.ask_one("s", "b", 20, 1);
     place(&mut world, 30, |_| {});
     let learnt = expected(&mut world);
@@ -187,7 +187,7 @@ fn each_dry_run_draws_by_itself() {
     assert!(winners.len() > 1, "{winners:?}");
 }
 
-/// The answer to a question why an app's instances are where they are.
+/// Returns the answer to the question why an app's instances are where they are.
 fn explain(world: &mut World, app: &str, cells: bool) -> Value {
     world.out.clear();
     let explain = ExplainRequest {
@@ -212,7 +212,7 @@ fn explained(world: &mut World, app: &str) -> Vec<Value> {
 fn explain_has_the_cells_answers() {
     let mut world = World::with_cells("dea", &["c1"]);
     world.ask_one("r", "web", 100, 1);
-    // it has less room than advertised, and refuses
+    // it has less room than it advertised, and refuses
     world.cell("c1").cell.available.memory_mb = 50;
     world.deliver_all();
     let refused = explained(&mut world, "web");
@@ -225,7 +225,7 @@ fn explain_has_the_cells_answers() {
     assert_eq!(refused[1]["reason"], says);
     assert_eq!(refused[1]["tally"][0]["stage"], "cell");
 
-    // no answer in time, and then one
+    // no answer in time, but a late one
     world.ask_one("s", "db", 10, 1);
     let sent = world.sent();
     world.silence(crate::START_WAIT_MS);
@@ -266,7 +266,7 @@ fn decided_again_with_every_stage_and_every_cell_by_name() {
     let answer = explain(&mut world, "web", true);
     let now = answer["now"].as_array().unwrap();
     assert_eq!(now.len(), 3);
-    // two run by now, and nowhere is room for more
+    // two are running by now, and there is no room for more
     for decision in now {
         assert_eq!(decision["outcome"], "unplaced", "{decision}");
         let stages = decision["stages"].as_array().unwrap();
@@ -323,7 +323,7 @@ fn an_explanation_that_does_not_fit_tells_of_the_latest() {
         let (told, bytes) = explain(&mut world, max_bytes);
         assert_eq!(told, expected, "in {max_bytes} bytes");
         assert!(bytes <= max_bytes);
-        // decided again, an instance may take a few bytes more or less
+        // when decided again, an instance may take a few bytes more or less
         max_bytes = if told.0 > 1 { bytes - 200 } else { bytes - 1 };
     }
 }
@@ -391,7 +391,7 @@ fn a_dry_run_is_bounded() {
             Arc::make_mut(&mut place.requests[0].request).instances = instances;
         })
     };
-    // so many are decided, only their answer does not fit into a message
+    // this many are decided; only their answer does not fit into a message
     assert_eq!(of_instances(10_000)["error"]["code"], "overloaded");
     let answer = of_instances(10_001);
     let error = &answer["error"];
@@ -404,7 +404,7 @@ fn a_dry_run_is_bounded() {
 
 #[test]
 fn a_dry_run_compares_planned_reboots_with_the_present_time() {
-    // a reboot that is past does not count
+    // a reboot in the past does not count
     for (day, last_wins) in [(1, true), (40, false)] {
         let mut world = World::with_reboots(day);
         let answer = place(&mut world, 10, |_| {});

@@ -1,5 +1,5 @@
-//! Any interleaving: every request gets exactly one answer, nothing is ever at two cells, no cell
-//! is promised more than it has.
+//! Any interleaving: every request gets exactly one answer, nothing is ever on two cells, and no cell is promised more
+//! than it has.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -55,22 +55,22 @@ fn step() -> impl Strategy<Value = Step> {
 
 const CELLS: [&str; 3] = ["c1", "c2", "c3"];
 
-/// The world, and what an all-seeing observer notes.
+/// The world, and what an all-knowing observer records.
 struct Fleet {
     world: World,
-    /// Starts that have not reached their cell.
+    /// Starts that have not reached their cells.
     flying: Vec<Sent>,
     /// Answers that have not reached us.
     answers: Vec<(Sent, Acceptance)>,
     asked: Vec<(ReplyKey, placement::Request)>,
     /// Where each instance was last sent.
     at: HashMap<InstanceId, String>,
-    /// Sent, and neither refused nor undelivered nor with a cell that was lost.
+    /// Sent, and neither refused nor undelivered nor on a cell that was lost.
     out: HashMap<InstanceId, usize>,
 }
 
 impl Fleet {
-    /// A lost cell counts as gone, with what was sent to it.
+    /// Treats what was sent to a lost cell as gone.
     fn note_lost(&mut self) {
         let mut lost = BTreeSet::new();
         self.world.out.retain(|output| match output {
@@ -209,7 +209,7 @@ fn run(policy: &str, steps: &[Step]) {
     for step in steps {
         fleet.step(step);
     }
-    // in the end everything has its time
+    // finally everything gets enough time to finish
     for _ in 0..20 {
         for name in CELLS {
             fleet.step(&Step::Advertise(
@@ -226,7 +226,7 @@ fn run(policy: &str, steps: &[Step]) {
         }
     }
     for (key, request) in &fleet.asked {
-        // the helper asserts that there is no second one
+        // the helper asserts that there is only one
         let reply = fleet.world.start_reply(*key);
         let count: usize = reply
             .instances
@@ -248,7 +248,7 @@ fn run(policy: &str, steps: &[Step]) {
             "every no has a name"
         );
         let told = &outcomes[request.id.as_str()];
-        // what waited for room may be sent later, and then be unknown
+        // work that waited for room may be sent later, and then be unknown
         let open = told.iter().enumerate().take_while(|(n, outcome)| {
             **outcome == Outcome::Unknown || (*n == 0 && **outcome == Outcome::Queued)
         });

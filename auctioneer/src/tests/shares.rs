@@ -1,4 +1,4 @@
-//! How much of the waiting room one app, owner or request may have.
+//! How much of the queue one app, owner or request may take.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use placement::{Request, Span};
 use super::world::{World, request};
 use crate::MAX_WAITING;
 
-/// A request that waits for room, of an owner.
+/// An owner's request that waits for room.
 fn waits(id: &str, app: &str, owner: Option<&str>, instances: u32) -> Request {
     let mut request = request(id, app, 100, instances);
     request.owner = owner.map(str::to_owned);
@@ -46,7 +46,7 @@ fn no_app_and_no_owner_fills_the_waiting_room_for_all() {
     assert_eq!(ask(&mut world, waits("r5", "db", Some("other"), 1)), None);
     assert_eq!(ask(&mut world, waits("r6", "db", None, 1)), None);
     assert_eq!(world.machine.counters().overloaded, 2);
-    // what has ended counts no more
+    // requests that have ended no longer count
     world.pass(61_000);
     assert_eq!(world.machine.waiting(), 0);
     assert_eq!(

@@ -42,7 +42,7 @@ fn answer(world: &mut World, query: StopId, cell: &str, stopped: u32) {
     });
 }
 
-/// A stop of an app on `cells` cells, of which the first answers, and how it was answered then.
+/// Stops an app on `cells` cells, of which only the first answers. Returns the reply.
 fn answered_by_first(cells: usize, stopped: u32, max_payload: usize) -> StopReply {
     let names: Vec<String> = (0..cells).map(|n| format!("c{n:03}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! How long, how often and together with what the cells are asked again.
+//! For how long, how often, and in which combinations the cells are asked again.
 
 use placement::Kind;
 use shared::{
@@ -21,7 +21,7 @@ fn contested() -> World {
     world
 }
 
-/// Half a second passes, and the cells advertise. Returns the questions.
+/// Lets half a second pass, in which the cells advertise. Returns the questions.
 fn half_a_second(world: &mut World) -> Vec<LookupId> {
     world.pass(500);
     world.advertise("c1");
@@ -46,6 +46,17 @@ fn what_two_have_begun_is_looked_for_twice_a_second_for_eight_seconds() {
     }
     // at 0 s, 0.5 s, and so on until 7.5 s
     assert_eq!(count, 16);
+}
+
+#[test]
+fn the_machine_asks_to_be_run_when_what_two_have_begun_is_to_be_looked_for() {
+    let mut world = contested();
+    world.deliver_all();
+    for (lookup, _) in questions(&mut world) {
+        tell(&mut world, lookup, found("c1", &[]));
+        tell(&mut world, lookup, found("c2", &[]));
+    }
+    assert_eq!(world.machine.next_work_ms(), world.now_ms + 500);
 }
 
 #[test]
@@ -76,7 +87,7 @@ fn who_gave_way_asks_until_the_others_instance_is_found() {
     let key = world.ask_one("r", "web", 100, 1);
     world.input(announced(0, &["r"]));
     assert_eq!(world.machine.counters().gave_way, 1);
-    // what ended meanwhile does not stop the search
+    // requests that end in the meantime do not stop the search
     world.ask_one("s", "db", 5_000, 1);
     world.bid_all();
     let answer = |world: &mut World, ids: &[InstanceId]| {
@@ -95,7 +106,7 @@ fn who_gave_way_asks_until_the_others_instance_is_found() {
     assert_eq!(reply.instances[0].cell.as_deref(), Some("c1"));
 }
 
-/// It was begun before: a start of that may still be on its way to a cell that has answered.
+/// It was begun before: a start of it may still be on its way to a cell that has already answered.
 #[test]
 fn what_somebody_had_begun_is_looked_for_after_its_start_too() {
     for (begun, all_answer, watched) in [
@@ -132,7 +143,7 @@ fn a_question_is_for_some_thousand_instances_and_the_next_one_for_the_others() {
         ]);
         for ids in expected {
             let asked = questions(&mut world);
-            // two ids may begin in the same way
+            // two ids may have the same prefix
             let all = asked.iter().map(|(_, asked)| asked.id_prefixes.len());
             let all: usize = all.sum();
             assert!(ids - all <= 3, "{ids}: {all}");
@@ -159,7 +170,7 @@ fn after_a_loss_who_waits_for_answers_asks_again() {
     assert_eq!(world.sent().len(), 1);
 }
 
-/// Where the instances are that a request names can only be missed, not wrong.
+/// The location of an instance that a request names can only be missing, not wrong.
 #[test]
 fn after_a_loss_the_answers_to_other_questions_count() {
     let mut world = World::with_cells("dapi", &["c1"]);
@@ -180,14 +191,14 @@ fn what_ends_meanwhile_takes_no_question_of_others_with_it() {
     let (lookup, _) = questions(&mut world).remove(0);
     tell(&mut world, lookup, found("c1", &[]));
     let sent = world.sent().remove(0);
-    // both in one turn: r is to be looked for when s ends
+    // both in one turn: r is to be looked up when s ends
     let now_ms = world.now_ms;
     let start = super::world::asked(vec![request("r", "web", 100, 1)], None);
     world.machine.take(now_ms, start);
     let answer = world.cell("c1").answer(&sent.start);
     world.answered(&sent, answer);
     let (lookup, _) = questions(&mut world).remove(0);
-    // and t ends while r is looked for
+    // and t ends while r is being looked up
     world.input(AuctioneerInput::Outcome {
         id: "t".parse().unwrap(),
         body: "{}".into(),
@@ -259,7 +270,7 @@ fn an_answer_names_three_silent_cells_and_counts_the_others() {
     }
 }
 
-/// Only what was sent can run, and only an id that its sender gave can be known elsewhere.
+/// Only what was sent can be running, and only an id chosen by its sender can be known elsewhere.
 #[test]
 fn what_was_never_sent_is_not_looked_for_after_its_end() {
     for (memory_mb, looked_for) in [(100, true), (5_000, false)] {
@@ -276,7 +287,7 @@ fn what_was_never_sent_is_not_looked_for_after_its_end() {
     }
 }
 
-/// As each question may end with announcements, which the sender hears, too.
+/// Each question may end with announcements, which its sender hears as well.
 #[test]
 fn what_is_watched_is_not_asked_for_sooner_because_it_is_announced_again() {
     let mut world = contested();

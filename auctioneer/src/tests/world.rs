@@ -1,4 +1,4 @@
-//! Test cells, and a machine that gets their messages.
+//! Simulated cells, and a machine that receives their messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use crate::{
 use shared::clock::CellTime;
 use shared::{AuctionId, Incarnation, InstanceId};
 
-/// A cell as its rep would keep it.
+/// A cell with the state that its rep would keep.
 #[derive(Clone, Debug)]
 pub(super) struct TestCell {
     pub(super) cell: Cell,
@@ -73,7 +73,7 @@ impl TestCell {
         })
     }
 
-    /// Takes what fits, as a rep does.
+    /// Accepts what fits, as a rep does.
     pub(super) fn answer(&mut self, start: &CellStart) -> Acceptance {
         let mut accepted = Vec::new();
         let mut refused = Vec::new();
@@ -129,7 +129,7 @@ pub(super) struct Sent {
     pub(super) start: CellStart,
 }
 
-/// The machine, its clock and everything it wanted done.
+/// The machine, its clock, and all its outputs.
 pub(super) struct World {
     pub(super) machine: Auctioneer,
     pub(super) now_ms: u64,
@@ -149,12 +149,12 @@ impl World {
         world
     }
 
-    /// Its auctioneer does not know what was asked before.
+    /// Creates a world whose auctioneer does not know what was requested before.
     pub(super) fn unsure(policy: &str) -> Self {
         Self::made(policy, 1 << 20)
     }
 
-    /// One more cell of 1,000 MiB, which advertises.
+    /// Adds a cell of 1,000 MiB, which advertises.
     pub(super) fn add(&mut self, name: &str) {
         let cell = TestCell::new(name, 1_000);
         self.cells.insert(name.to_owned(), cell);
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Cells of 1,000 MiB each that have advertised.
+    /// Creates a world with cells of 1,000 MiB each that have advertised.
     pub(super) fn with_cells(policy: &str, names: &[&str]) -> Self {
         let mut world = Self::new(policy);
         for name in names {
@@ -190,10 +190,11 @@ impl World {
         world
     }
 
-    /// On this day of 1970, cells that will be rebooted on 20 January, the ninth and last on 1 June.
+    /// Creates a world on this day of 1970, with cells that will be rebooted on 20 January and the ninth and last on 1
+    /// June.
     pub(super) fn with_reboots(day: u64) -> Self {
         let mut world = Self::new("dapi");
-        // the clock of these tests begins with the epoch
+        // the clock of these tests starts at the epoch
         world.now_ms = day * 24 * 3_600 * 1_000;
         for n in 1..=9 {
             let name = format!("c{n}");
@@ -223,7 +224,7 @@ impl World {
         });
     }
 
-    /// The cell's clock and state go out as an advertisement.
+    /// Publishes the cell's clock and state as an advertisement.
     pub(super) fn advertise(&mut self, name: &str) {
         let now_ms = self.now_ms;
         let cell = self.cell(name);
@@ -232,7 +233,7 @@ impl World {
         self.receive(ReportKind::Advert, Some(name), report);
     }
 
-    /// Lets time pass, with an echo each 500 ms as evidence that messages flow.
+    /// Lets time pass, with an echo every 500 ms as evidence that messages arrive.
     pub(super) fn pass(&mut self, ms: u64) {
         let end_ms = self.now_ms + ms;
         while self.now_ms < end_ms {
@@ -248,7 +249,7 @@ impl World {
         self.out.extend(outputs);
     }
 
-    /// Asks for this, and returns the key of the answer.
+    /// Sends these requests, and returns the key of the answer.
     pub(super) fn ask(&mut self, requests: Vec<Request>) -> ReplyKey {
         self.keys += 1;
         let key = ReplyKey::new(self.keys);
@@ -256,7 +257,7 @@ impl World {
         key
     }
 
-    /// One request with this id.
+    /// Sends one request with this id.
     pub(super) fn ask_one(
         &mut self,
         id: &str,
@@ -267,7 +268,7 @@ impl World {
         self.ask(vec![request(id, app, memory_mb, instances)])
     }
 
-    /// The starts sent since the last look.
+    /// Removes and returns the starts sent since the last call.
     pub(super) fn sent(&mut self) -> Vec<Sent> {
         let mut sent = Vec::new();
         self.out.retain(|output| match output {
@@ -288,7 +289,7 @@ impl World {
         sent
     }
 
-    /// The cell takes what fits, and its answer arrives.
+    /// Delivers a start: the cell accepts what fits, and its answer arrives.
     pub(super) fn deliver(&mut self, sent: &Sent) {
         let answer = self.cell(&sent.cell).answer(&sent.start);
         self.answered(sent, answer);
@@ -301,7 +302,7 @@ impl World {
         });
     }
 
-    /// Every start is delivered, until there is none.
+    /// Delivers every start until there are none left. Returns how many there were.
     pub(super) fn deliver_all(&mut self) -> usize {
         let mut count = 0;
         loop {
@@ -316,7 +317,7 @@ impl World {
         }
     }
 
-    /// The auction for which bids were asked last.
+    /// Returns the auction for which bids were last asked.
     pub(super) fn asked_bids(&self) -> Option<AuctionId> {
         self.out.iter().rev().find_map(|o| match o {
             AuctioneerOutput::AskBids { auction } => Some(*auction),
@@ -324,14 +325,14 @@ impl World {
         })
     }
 
-    /// The cell bids "unchanged".
+    /// Has the cell bid "unchanged".
     pub(super) fn bid(&mut self, name: &str) {
         let auction = self.asked_bids().expect("bids were asked for");
         let bid = self.cells[name].unchanged(auction);
         self.receive(ReportKind::Bid, None, bid);
     }
 
-    /// Every cell bids "unchanged".
+    /// Has every cell bid "unchanged".
     pub(super) fn bid_all(&mut self) {
         let auction = self.asked_bids().expect("bids were asked for");
         let bids: Vec<Bytes> = self.cells.values().map(|c| c.unchanged(auction)).collect();
@@ -340,7 +341,7 @@ impl World {
         }
     }
 
-    /// The answer under this key, when there is one; an error as its body.
+    /// Returns the answer under this key, if there is one; an error as its body.
     pub(super) fn reply(&self, key: ReplyKey) -> Option<Value> {
         let mut replies = self.out.iter().filter_map(|o| match o {
             AuctioneerOutput::Reply { to, body } if *to == key => {
@@ -381,7 +382,7 @@ impl World {
         outcomes.collect()
     }
 
-    /// MiB that the pool still shows for a cell.
+    /// Returns the memory, in MiB, that the pool still shows for a cell.
     pub(super) fn free(&self, cell: &str) -> i64 {
         self.machine
             .feed()

@@ -1,4 +1,4 @@
-//! Invalid messages: requests and reports of cells.
+//! Invalid messages: requests, and reports of cells.
 
 use async_nats::HeaderMap;
 use serde_json::{Value, json};
@@ -189,7 +189,7 @@ async fn who_publishes_without_a_reply_subject_learns_by_event() {
     assert_eq!(outcome["error"]["field"], "memory_mb");
     let event = watch.received("vendue.event.rejected.web").await;
     assert_eq!(event["request"], "bad");
-    // an app that cannot stand in a subject
+    // an app that cannot be part of a subject
     publish(request("worse", "a b", 1, 1)).await;
     watch.received("vendue.outcome.worse").await;
     watch.received("vendue.event.rejected.unknown").await;
@@ -272,7 +272,7 @@ async fn ten_thousand_errors_are_one_answer() {
     let cluster = Cluster::on(NatsServer::start().await).await;
     let _cell = HandCell::start(&cluster, "c1", 100_000).await;
     let _auctioneer = cluster.warm("a1", "dea", 1).await;
-    // each is short, and its error is long
+    // each request is short, but its error is long
     let mut many = vec![json!({}); 10_000];
     let wrong = json!({"app": "web", "memory_mb": "?", "disk_mb": 1});
     many[1..].fill(wrong);

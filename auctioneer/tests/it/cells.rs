@@ -1,4 +1,4 @@
-//! Test cells: a client that speaks the protocol, and behaves as the test wants.
+//! Test cells: clients that speak the protocol and behave as a test wants.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,15 +17,15 @@ use uuid::Uuid;
 
 use crate::harness::Cluster;
 
-/// What the cell does with a start.
+/// How the cell reacts to a start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Starts {
-    /// Takes what fits.
+    /// Accepts what fits.
     #[default]
     Accept,
-    /// Takes what fits, and its answer is lost until [`HandCell::answer_late`].
+    /// Accepts what fits, but its answer is held back until [`HandCell::answer_late`].
     AnswerLate,
-    /// Refuses for this reason.
+    /// Refuses with this reason.
     Refuse(String),
 }
 
@@ -38,9 +38,9 @@ pub(crate) struct State {
     pub(crate) ttl: Duration,
     /// Whether it bids.
     pub(crate) bids: bool,
-    /// The cell below whose subject it answers broadcasts, when that is not its own.
+    /// The cell below whose subject it answers broadcasts, if not its own.
     pub(crate) speaks_as: Option<String>,
-    /// Whether its answers to starts and stops are no messages.
+    /// Whether its answers to starts and stops are invalid messages.
     pub(crate) is_unreadable: bool,
     pub(crate) starts_received: Vec<CellStart>,
     pub(crate) bids_received: usize,
@@ -51,7 +51,7 @@ pub(crate) struct State {
     since: Instant,
 }
 
-/// A cell. When dropped, it ends without withdrawing.
+/// A cell. When dropped, it disappears without withdrawing.
 pub(crate) struct HandCell {
     pub(crate) state: Arc<Mutex<State>>,
     client: Client,
@@ -66,7 +66,7 @@ impl Drop for HandCell {
 }
 
 impl HandCell {
-    /// A cell with so much memory that has advertised.
+    /// Starts a cell with this much memory that has advertised.
     pub(crate) async fn start(cluster: &Cluster, name: &str, memory_mb: i64) -> Self {
         let client = cluster.server.client().await;
         let subjects = cluster.subjects.clone();
@@ -138,7 +138,7 @@ impl HandCell {
         look(&self.state.lock().unwrap())
     }
 
-    /// The answers that were held back go out.
+    /// Sends the answers that were held back.
     pub(crate) async fn answer_late(&self) {
         let late = std::mem::take(&mut self.state.lock().unwrap().late);
         assert!(!late.is_empty(), "nothing was held back");
@@ -191,7 +191,7 @@ impl State {
         }
     }
 
-    /// Where a broadcast is answered.
+    /// Returns the subject on which a broadcast is answered.
     fn answer_to(&self, message: &Message) -> Option<async_nats::Subject> {
         let to = AnswerTo::of(message).unwrap()?;
         let subjects = Subjects::new("vendue").unwrap();

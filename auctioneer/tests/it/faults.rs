@@ -1,4 +1,4 @@
-//! Cells that do not answer, servers that go away, auctioneers that die.
+//! Cells that do not answer, servers that disappear, auctioneers that die.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn without_responders_another_cell_gets_it() {
         cluster.no_connection_of("c1").await;
         let reply = cluster.start_app(&request("r1", "web", 100, 1)).await;
         assert_eq!(cells_of(&reply), ["c2"], "{policy}: {reply}");
-        cluster.sees("a1", 2).await; // not called lost for it
+        cluster.sees("a1", 2).await; // and it is not reported as lost for that
         if policy == "dea" {
             assert_eq!(cluster.counter("no_responders").await, 1);
         }
@@ -97,7 +97,7 @@ async fn a_frozen_cell_delays_one_batch() {
         "it was waited for once"
     );
     assert_eq!(cluster.counter("auctions").await, 5);
-    // it advertises and bids again: it takes part again
+    // it advertises and bids again, so it takes part again
     frozen.set(|s| s.bids = true);
     frozen.advertise().await;
     eventually("c1 to win", async || {
@@ -122,9 +122,9 @@ async fn after_a_restart_it_warms_up_before_it_accepts_requests() {
     drop(killed);
     let _again = cluster.auctioneer("a2", "diego").await;
     let body = serde_json::to_vec(&request("r1", "web", 100, 10)).unwrap();
-    // the first answer of all: there is none before the pool is warm
+    // the first answer at all: there is none before the pool is warm
     let reply = eventually("an answer", async || {
-        // what the killed one still got is lost, and asked again
+        // whatever the killed one still received is lost, and sent again
         let second = Duration::from_secs(1);
         cluster
             .raw_within(second, &cluster.subjects.start(), &body)
@@ -167,7 +167,7 @@ async fn a_server_restart_loses_no_cell() {
 async fn a_disconnected_auctioneer_expires_no_cell() {
     let cluster = Cluster::start().await;
     let cell = HandCell::start(&cluster, "c1", 1_000).await;
-    // an advertisement that is valid for a second
+    // an advertisement that is valid for one second
     cell.set(|s| s.ttl = Duration::from_secs(1));
     let link = Link::to(cluster.server.port()).await;
     let _auctioneer = cluster.auctioneer_through(&link, "a1", "dea").await;
@@ -180,7 +180,7 @@ async fn a_disconnected_auctioneer_expires_no_cell() {
     let test = async {
         cluster.sees("a1", 1).await;
         link.block();
-        // many times its ttl, and longer than any pause between two echoes
+        // many times its ttl, and longer than the longest pause between two echoes
         tokio::time::sleep(Duration::from_secs(4)).await;
         link.unblock();
         cluster.sees("a1", 1).await;
@@ -232,7 +232,7 @@ async fn leaving_finishes_what_is_in_flight() {
 #[tokio::test]
 async fn of_two_auctioneers_of_one_name_that_start_together_one_leaves() {
     let cluster = Cluster::start().await;
-    // each asks for the name before the other one has it
+    // each checks the name before the other one has it
     let one = cluster.auctioneer("a1", "dea").await;
     let two = cluster.auctioneer("a1", "dea").await;
     let (one, two) = (one.ended(), two.ended());

@@ -1,4 +1,4 @@
-//! A cluster of a test's own.
+//! A cluster for one test.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use shared::{
 use testkit::{Link, NatsServer, eventually};
 use tokio::task::JoinHandle;
 
-/// How long a test waits for an answer: reached only by one that fails.
+/// How long a test waits for an answer; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Cluster {
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
 }
 
-/// An auctioneer that runs; dropped, it is gone at once, as if killed.
+/// A running auctioneer; when dropped, it is gone at once, as if killed.
 pub(crate) struct Running {
     pub(crate) shutdown: CancellationToken,
     task: JoinHandle<Result<(), auctioneer::AuctioneerError>>,
@@ -72,12 +72,12 @@ impl Cluster {
         bus(self.server.url(), name).await
     }
 
-    /// An auctioneer that has not necessarily warmed up yet.
+    /// Starts an auctioneer, which may not have warmed up yet.
     pub(crate) async fn auctioneer(&self, name: &str, policy: &str) -> Running {
         self.auctioneer_at(self.server.url(), name, policy).await
     }
 
-    /// The same, its connection through a link.
+    /// Starts an auctioneer that connects through a link.
     pub(crate) async fn auctioneer_through(
         &self,
         link: &Link,
@@ -95,6 +95,7 @@ impl Cluster {
         let bus = connect(&options).await.unwrap();
         let shutdown = CancellationToken::new();
         let config = auctioneer::AuctioneerConfig {
+            single: false,
             limits: auctioneer::Limits::default(),
             name: name.to_owned(),
             policy: Policy::preset(policy).unwrap(),
@@ -106,14 +107,14 @@ impl Cluster {
         }
     }
 
-    /// An auctioneer that takes requests and sees so many cells.
+    /// Starts an auctioneer, and waits until it accepts requests and sees this many cells.
     pub(crate) async fn warm(&self, name: &str, policy: &str, cells: usize) -> Running {
         let running = self.auctioneer(name, policy).await;
         self.sees(name, cells).await;
         running
     }
 
-    /// Waits until this auctioneer sees so many cells. With several, each is asked now and then.
+    /// Waits until this auctioneer sees this many cells. With several auctioneers, each gets some of the requests.
     pub(crate) async fn sees(&self, name: &str, cells: usize) {
         eventually(&format!("{name} to see {cells} cells"), async || {
             let pool = self.try_ask(&self.subjects.pool(), b"").await?;
@@ -134,7 +135,7 @@ impl Cluster {
         self.raw_within(PATIENCE, subject, body).await
     }
 
-    /// Asks, and gives up after so long.
+    /// Sends a request, and gives up after `patience`.
     pub(crate) async fn raw_within(
         &self,
         patience: Duration,
@@ -148,8 +149,7 @@ impl Cluster {
         sent.map_err(|e| e.to_string())
     }
 
-    /// Waits until the server knows that a cell is gone: its connection is closed a
-    /// moment after it was dropped.
+    /// Waits until the server knows that a cell is gone: its connection is closed a moment after it was dropped.
     pub(crate) async fn no_connection_of(&self, cell: &str) {
         let subject = self.subjects.cell(cell, "start");
         eventually("no responders", async || {
@@ -174,7 +174,7 @@ impl Cluster {
         self.ask(&self.subjects.start(), body).await
     }
 
-    /// The counters of the auctioneers, by name.
+    /// Returns the counters of the auctioneers, by name.
     pub(crate) async fn counters(&self) -> BTreeMap<String, Value> {
         let inbox = self.client.new_inbox();
         let mut answers = self.client.subscribe(inbox.clone()).await.unwrap();
@@ -195,7 +195,7 @@ impl Cluster {
         counters
     }
 
-    /// One counter of the only auctioneer.
+    /// Returns one counter of the only auctioneer.
     pub(crate) async fn counter(&self, name: &str) -> u64 {
         let counters = self.counters().await;
         counters
@@ -205,7 +205,7 @@ impl Cluster {
             .unwrap_or_default()
     }
 
-    /// All messages from now on.
+    /// Records all messages from now on.
     pub(crate) async fn watch(&self) -> Watch {
         let client = self.server.client().await;
         let mut subscription = client.subscribe("vendue.>").await.unwrap();
@@ -237,13 +237,13 @@ fn options(url: String, name: &str) -> NatsOptions {
     }
 }
 
-/// The messages that an observer got.
+/// The messages that an observer has received.
 pub(crate) struct Watch {
     messages: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl Watch {
-    /// The bodies on subjects that begin so.
+    /// Returns the bodies on subjects with this prefix.
     pub(crate) fn on(&self, subject: &str) -> Vec<Value> {
         let messages = self.messages.lock().unwrap();
         let on = messages.iter().filter(|(s, _)| s.starts_with(subject));
@@ -254,19 +254,19 @@ impl Watch {
         self.on(subject).len()
     }
 
-    /// Waits for a message on a subject that begins so.
+    /// Waits for a message on a subject with this prefix.
     pub(crate) async fn received(&self, subject: &str) -> Value {
         eventually(subject, async || self.on(subject).pop()).await
     }
 }
 
-/// A start request as JSON.
+/// Returns a start request as JSON.
 pub(crate) fn request(id: &str, app: &str, memory_mb: i64, instances: u32) -> Value {
     json!({ "id": id, "app": app, "memory_mb": memory_mb, "disk_mb": 1, "instances": instances,
         "run": { "command": ["true"] } })
 }
 
-/// The cells of an answer's instances.
+/// Returns the cells of an answer's instances.
 pub(crate) fn cells_of(reply: &Value) -> Vec<String> {
     let instances = reply["instances"].as_array().unwrap();
     let cells = instances.iter().filter_map(|i| i["cell"].as_str());

@@ -1,4 +1,4 @@
-//! An auctioneer on a real nats-server, with cells made by hand and with real reps.
+//! An auctioneer on a real nats-server, with hand-made cells and with real reps.
 #![allow(clippy::unwrap_used)] // a test that fails may panic
 
 mod bad_input;

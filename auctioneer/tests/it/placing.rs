@@ -1,4 +1,4 @@
-//! Both policies, and what each message costs.
+//! Both policies, and the messages that each needs.
 
 use serde_json::json;
 use testkit::eventually;
@@ -112,7 +112,7 @@ async fn a_request_goes_with_its_version_and_its_trace_to_the_cell_and_the_obser
     let placed = watch.received("vendue.event.placed.web.a1").await;
     assert_eq!(placed["instances"][0]["traceparent"], TRACE);
 
-    // what traces programs puts it into a header
+    // tracing tools put it into a header
     let mut headers = async_nats::HeaderMap::new();
     headers.insert("traceparent", TRACE);
     let body_in_trace = serde_json::to_vec(&request("r3", "db", 100, 1)).unwrap();

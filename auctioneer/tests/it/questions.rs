@@ -196,7 +196,7 @@ async fn it_is_a_nats_service() {
                     "capacity", "explain", "place", "pool", "queued", "start", "stop"
                 ]
             );
-            // queued work is known to the auctioneer that took it: all auctioneers answer
+            // queued work is known only to the auctioneer that took it, so all auctioneers answer
             let shared = endpoints.iter().filter(|e| e["name"] != "queued");
             assert!(
                 shared

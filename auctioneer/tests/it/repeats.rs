@@ -1,4 +1,4 @@
-//! The same request again, also at another auctioneer.
+//! Repeated requests, also at another auctioneer.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn what_a_dead_auctioneer_announced_is_looked_up_first() {
         cell.get(|s| s.starts_received.len() == 1)
     })
     .await;
-    // which of them has taken it is the server's choice
+    // the server chooses which of them gets it
     let first_took = eventually("one to have taken it", async || {
         let counters = cluster.counters().await;
         let took = counters
@@ -75,7 +75,7 @@ async fn what_a_dead_auctioneer_announced_is_looked_up_first() {
     };
     drop(dead); // before the answer
     let reply = eventually("an answer", async || {
-        // what the dead one still got is lost, and asked again
+        // whatever the dead one still received is lost, and sent again
         let second = Duration::from_secs(1);
         cluster
             .raw_within(second, &cluster.subjects.start(), &bytes)

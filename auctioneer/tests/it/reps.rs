@@ -1,4 +1,4 @@
-//! With real cells, whose ledgers accept or refuse.
+//! Real cells, whose ledgers accept or refuse.
 
 use placement::Resources;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use shared::shutdown::CancellationToken;
 
 use crate::harness::{Cluster, cells_of};
 
-/// Reps with a simulated executor, each with its own connection.
+/// Starts reps with a simulated executor, each with its own connection.
 async fn reps(cluster: &Cluster, count: usize, memory_mb: i64) -> Vec<CancellationToken> {
     let mut tokens = Vec::new();
     for n in 0..count {
@@ -27,7 +27,7 @@ async fn reps(cluster: &Cluster, count: usize, memory_mb: i64) -> Vec<Cancellati
     tokens
 }
 
-/// What all cells say runs.
+/// Returns what all cells report as running.
 async fn running(cluster: &Cluster, cells: usize) -> Vec<Value> {
     let mut answers = Vec::new();
     shared::ask::gather(
@@ -92,7 +92,7 @@ async fn two_auctioneers_at_work_never_overcommit() {
         let _reps = reps(&cluster, 3, 1_000).await;
         let first = cluster.warm("a1", policy, 3).await;
         let second = cluster.warm("a2", policy, 3).await;
-        // room for 30 of 100 MiB; 60 are requested at once, one by one
+        // room for 30 instances of 100 MiB; 60 are requested at once, one per request
         let ask = async |n: usize| {
             let body = json!({ "app": format!("app{}", n % 7), "memory_mb": 100, "disk_mb": 1, "run": { "command": ["true"] },
                 "instances": 60, "indices": [n] });
@@ -128,7 +128,7 @@ async fn a_cell_that_withdraws_is_removed_at_once() {
     cluster.sees("a1", 1).await;
 }
 
-/// A new auctioneer does not know what was asked before, and asks the cells for every id that it is given.
+/// A new auctioneer does not know what was requested before, and asks the cells about every id that it is given.
 #[tokio::test]
 async fn arrays_with_ids_of_their_own_are_placed_once_by_an_auctioneer_that_has_just_started() {
     const CELLS: usize = 10;

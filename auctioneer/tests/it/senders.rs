@@ -1,4 +1,4 @@
-//! Who speaks stands in the subject: what says otherwise is not believed, and answers go to inboxes only.
+//! The subject names the sender: a body that says otherwise is not believed, and answers only go to inboxes.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use crate::{
     harness::{Cluster, cells_of, request},
 };
 
-/// Waits until the only auctioneer has counted so many at least.
+/// Waits until the only auctioneer has counted at least this many.
 async fn counted(cluster: &Cluster, counter: &str, wanted: u64) {
     eventually(counter, async || match cluster.counter(counter).await {
         count if count >= wanted => Ok(()),
@@ -35,7 +35,7 @@ async fn an_answer_below_another_cells_subject_is_not_believed() {
     forger.set(|s| s.speaks_as = Some("c1".into()));
     let _auctioneer = cluster.warm("a1", "diego", 2).await;
     let reply = cluster.start_app(&request("r1", "web", 100, 1)).await;
-    // the other one has much more room, and its bid did not count
+    // the other cell has much more room, but its bid did not count
     assert_eq!(cells_of(&reply), ["c1"], "{reply}");
     counted(&cluster, "dropped_wrong_subject", 1).await;
 
@@ -135,7 +135,7 @@ async fn what_waits_is_told_below_the_auctioneers_own_subject() {
     );
     let body: Value = serde_json::from_slice(&answer.payload).unwrap();
     assert_eq!(body["auctioneer"], "a1");
-    // without the header as every NATS client asks
+    // without the header, the way every NATS client asks
     let plain = cluster.try_ask(&cluster.subjects.queued(), b"").await;
     assert_eq!(plain.unwrap()["auctioneer"], "a1");
 }
@@ -154,7 +154,7 @@ async fn nobody_can_make_an_auctioneer_publish_on_a_subject_of_his_choice() {
             .publish_with_reply(subject, "elsewhere", body.clone().into());
         sent.await.unwrap();
     }
-    // the work is done all the same: its outcome is published
+    // the work is done nevertheless: its outcome is published
     let outcome = watch.received("vendue.outcome.r1").await;
     assert_eq!(outcome["outcome"], "placed");
     counted(&cluster, "dropped_reply_subject", 2).await;

@@ -1,4 +1,4 @@
-//! What is stored of an app beside its definition: waves, crash counts, the end of its rollout.
+//! What is stored of an app besides its definition: waves, crash counts and the end of its rollout.
 
 use bytes::Bytes;
 use placement::MAX_INSTANCES;
@@ -13,7 +13,7 @@ use crate::{
     waves,
 };
 
-/// Waves and crash counts of an app.
+/// Reads the waves and crash counts of an app.
 pub(super) fn state(
     parts: &mut Parts,
     uid: AppUid,
@@ -42,7 +42,7 @@ pub(super) fn state(
         app.new_in = 0;
     }
     if !held {
-        // only who acts hears what auctioneers answer
+        // only the acting manager hears the answers of auctioneers
         (app.crash, app.unplaced) = (record.crash.clone(), record.unplaced.clone());
     }
     for (index, count) in &record.crashes {
@@ -65,7 +65,7 @@ pub(super) fn state(
         }
     }
     if held {
-        // it knows better than whoever wrote this
+        // this manager knows better than whoever wrote this
         app.unsaved |= !dropped.is_empty();
         open.append(&mut dropped);
     }
@@ -88,13 +88,13 @@ fn count(waves: &[OpenWave]) -> usize {
     waves.iter().map(|wave| wave.indices.len()).sum()
 }
 
-/// The highest version that was acted on, if the stored one is lower.
+/// Returns the highest version that was acted on, if the stored one is lower.
 fn backwards(parts: &Parts, id: AppId) -> Option<u32> {
     let app = parts.apps.get(id)?;
     (app.record.version < app.acted).then_some(app.acted)
 }
 
-/// The open waves as they are stored; what this manager knows of one stays.
+/// Returns the stored open waves; a wave that this manager already knows keeps its state.
 fn adopt_waves(app: &App, record: &StateRecord) -> Vec<OpenWave> {
     let known = |wave: u32| app.open.iter().find(|open| open.wave == wave);
     let read = |stored: &StoredWave| {
@@ -118,7 +118,7 @@ fn adopt_waves(app: &App, record: &StateRecord) -> Vec<OpenWave> {
     record.open.iter().filter_map(read).collect()
 }
 
-/// How a rollout ended.
+/// Reads how a rollout ended.
 pub(super) fn rollout(
     parts: &mut Parts,
     uid: AppUid,

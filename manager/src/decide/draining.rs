@@ -1,4 +1,4 @@
-//! What is on draining cells, or is to be moved, gets a replacement elsewhere before it is stopped.
+//! Replaces instances that are on draining cells or are to be moved elsewhere before it stops them.
 
 use super::{Cause, Found, Plan};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     look::{Scene, Seen, Versions},
 };
 
-/// Replaces what an index has on draining cells, or what of it is to be moved.
+/// Replaces the instances of an index that are on draining cells or are to be moved.
 pub(super) fn replace(
     app: &App,
     versions: &Versions,
@@ -30,9 +30,10 @@ pub(super) fn replace(
     if replaced {
         return leaving().for_each(|one| plan.stop(one, false, now_ms));
     }
-    // what does not run is worth nothing: its replacement is as far
+    // an instance that does not run is worth no more than its replacement; one that is only being moved stays if the move
+    // fails
     leaving()
-        .filter(|one| !one.runs())
+        .filter(|one| !one.runs() && !one.moving)
         .for_each(|one| plan.stop(one, false, now_ms));
     if let Some(next) = kept.iter().find(|one| one.up) {
         return plan.look_at(next.since_ms + min_healthy_ms);
@@ -66,7 +67,8 @@ pub(super) fn replace(
     plan.start(cause, version, index);
 }
 
-/// Where the old instance is stopped first: one after the other, and only while every other index runs.
+/// Stops the old instance first, for apps that want it so: one index after the other, and only while every other one
+/// runs.
 pub(super) fn stop_first(app: &App, scene: Scene<'_>, found: &Found, plan: &mut Plan) {
     let Some(index) = found.draining.first().filter(|_| found.unwell == 0) else {
         return;

@@ -1,12 +1,12 @@
-//! Two instances at one index: which one stays.
+//! Decides which of several instances at one index stays.
 
 use std::cmp::Reverse;
 
 use super::Found;
 use crate::look::{Seen, Versions};
 
-/// Finds what an index has too often, of the wanted version or else of old ones. An old one beside a new one
-/// is the rollout's.
+/// Finds the duplicates of an index, among those of the wanted version or else among old ones. An old instance beside a
+/// new one is left to the rollout.
 pub(super) fn find(versions: &Versions, kept: &[Seen], found: &mut Found) {
     if kept.len() < 2 {
         return;
@@ -17,7 +17,7 @@ pub(super) fn find(versions: &Versions, kept: &[Seen], found: &mut Found) {
         .iter()
         .filter(|one| wanted(one) == has_wanted)
         .collect();
-    // the newest version, up, for longest; of equals the smaller id
+    // the wanted version first, then the instance that has been up longest, then the smaller id
     group.sort_by_key(|one| {
         let since = if one.up { one.since_ms } else { u64::MAX };
         let is_target = Reverse(one.version == versions.target);
@@ -27,8 +27,8 @@ pub(super) fn find(versions: &Versions, kept: &[Seen], found: &mut Found) {
         return;
     };
     for one in others {
-        // what has just come back may be an old message: both must have been heard for a ttl
-        // and what only an auctioneer has spoken of may not be there at all
+        // an instance that has just come back may stem from an old message, so both must have been heard for a ttl; one
+        // that only an auctioneer has reported may not exist at all
         let steady = best.is_told() && best.steady && one.steady;
         let not_yet = best.runs() && !one.runs();
         if steady || not_yet {

@@ -1,4 +1,4 @@
-//! A new version replaces the old one, a few indices at a time.
+//! Replaces the old version by the new one, a few indices at a time.
 
 use super::{Cause, Found, Plan};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     stored::RolloutPhase,
 };
 
-/// Looks at an index: whether it has the wanted version, is on its way, or is behind.
+/// Determines whether an index has the wanted version, is on its way to it, or is behind.
 pub(super) fn look(
     versions: &Versions,
     scene: Scene<'_>,
@@ -37,7 +37,7 @@ pub(super) fn look(
         found.in_flight += 1;
         old().for_each(|one| plan.stop(one, false, now_ms));
     } else if versions.has_failed() {
-        // the mixed state is kept: the new one goes while the old one is there
+        // the mixed state is kept: the new instance goes if the old one is still there
         if kept.iter().any(|one| !wanted(&one)) {
             let all = present.iter().filter(wanted);
             all.for_each(|one| plan.stop(one, false, now_ms));
@@ -49,7 +49,7 @@ pub(super) fn look(
     }
 }
 
-/// Takes the next step, and says whether the rollout has ended.
+/// Takes the next step and determines whether the rollout has ended.
 pub(super) fn step(
     app: &App,
     versions: &Versions,
@@ -77,7 +77,7 @@ pub(super) fn step(
     if versions.rolls() && is_over(app, versions, scene, plan) {
         return;
     }
-    // what is on its way as missing counts, too: the new version is not known to be good
+    // indices whose missing instance is being started count too, as the new version is not known to be good
     let begun = if versions.rolls() {
         found.empty.len()
     } else {
@@ -85,7 +85,7 @@ pub(super) fn step(
     };
     let on_its_way = found.in_flight + begun.min(rolling(app, found));
     let room = versions.max_in_flight.saturating_sub(on_its_way);
-    // what does not run can only become better
+    // an index whose instance does not run can only improve
     found.behind.sort_unstable();
     let next: Vec<(bool, u32)> = found.behind.iter().take(room).copied().collect();
     for (_, index) in next {
@@ -93,7 +93,7 @@ pub(super) fn step(
     }
 }
 
-/// A rollout that waits leaves no index empty whose old instance it has stopped.
+/// Finishes what was begun: a waiting rollout leaves no index empty whose old instance it has stopped.
 fn finish_begun(app: &App, versions: &Versions, scene: Scene<'_>, found: &Found, plan: &mut Plan) {
     let behind = found.behind.iter().map(|(_, index)| *index);
     for index in behind.filter(|index| found.empty.contains(index)) {
@@ -101,7 +101,7 @@ fn finish_begun(app: &App, versions: &Versions, scene: Scene<'_>, found: &Found,
     }
 }
 
-/// Indices whose old instance was stopped and that have no new one yet.
+/// Counts the indices whose old instance was stopped and that have no new one yet.
 fn rolling(app: &App, found: &Found) -> usize {
     let behind = |index: &u32| found.behind.iter().any(|(_, behind)| behind == index);
     let empty = found.empty.iter().filter(|index| !behind(index));
@@ -110,7 +110,7 @@ fn rolling(app: &App, found: &Found) -> usize {
         .count()
 }
 
-/// Whether the rollout has failed: no progress, or a start that takes too long.
+/// Determines whether the rollout has failed because it makes no progress or a start takes too long.
 fn is_over(app: &App, versions: &Versions, scene: Scene<'_>, plan: &mut Plan) -> bool {
     let now_ms = scene.now_ms;
     let (done, since_ms) = app.progress;
@@ -138,7 +138,7 @@ fn is_over(app: &App, versions: &Versions, scene: Scene<'_>, plan: &mut Plan) ->
     false
 }
 
-/// Begins to replace an index.
+/// Begins to replace the instance of an index.
 fn replace(app: &App, versions: &Versions, scene: Scene<'_>, index: u32, plan: &mut Plan) {
     let slot = &app.slots[index as usize];
     if slot.ready_ms() > scene.now_ms {

@@ -1,4 +1,4 @@
-//! The inputs and outputs of the part of the machine that carries out stored requests, beside those that it shares
+//! The inputs and outputs of the part of the machine that carries out stored requests, besides those that it shares
 //! with the rest: starts, stops and events.
 
 use std::{sync::Arc, time::Duration};
@@ -15,12 +15,12 @@ use crate::{
     tasks::definition::TaskDefinition,
 };
 
-/// What is wanted of a stored request.
+/// A command about a stored request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskCommand {
-    /// Store it and carry it out. The same again changes nothing.
+    /// Store it and carry it out. Submitting the same again changes nothing.
     Submit(Box<TaskDefinition>),
-    /// Do not start it; if it runs, stop it.
+    /// Do not start it, or stop it if it runs.
     Cancel,
 }
 
@@ -33,7 +33,7 @@ pub struct TaskAnswer {
     pub changed: bool,
 }
 
-/// One thing that happened.
+/// One input: something that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskInput {
     /// The time of the machine's clock.
@@ -43,7 +43,7 @@ pub enum TaskInput {
     },
     /// A value of the bucket as its watch shows it; none = the key was deleted.
     Shown {
-        /// The key: an id.
+        /// The key, which is an id.
         id: String,
         /// Its revision.
         revision: Revision,
@@ -52,27 +52,27 @@ pub enum TaskInput {
     },
     /// A write has ended. Every [`TaskOutput::Write`] is answered once.
     Written {
-        /// Which one.
+        /// The write.
         write: WriteId,
-        /// How.
+        /// Its result.
         result: WriteResult,
     },
     /// The answer to the start of an attempt, or why there is none.
     Outcome {
-        /// Which attempt.
+        /// The attempt.
         attempt: AttemptId,
-        /// The answer. An error says that nothing of it was begun, but for `internal`.
+        /// The answer. An error other than `internal` means that nothing of it was begun.
         answer: Result<Box<StartReply>, WireError>,
     },
     /// A cell says how a task ended.
     Ended(Box<TaskResult>),
     /// A command.
     Command {
-        /// Whom the answer is for.
+        /// The recipient of the answer.
         to: CommandKey,
         /// The id.
         id: String,
-        /// What is wanted of it.
+        /// The command.
         command: TaskCommand,
     },
 }
@@ -82,20 +82,20 @@ pub enum TaskInput {
 pub enum TaskOutput {
     /// Store a value; answered by [`TaskInput::Written`].
     Write {
-        /// Which write.
+        /// The write.
         write: WriteId,
-        /// The key: an id.
+        /// The key, which is an id.
         id: Arc<str>,
-        /// The value; none deletes the key.
+        /// The value; none = delete the key.
         value: Option<Bytes>,
         /// The key's present revision, [`Revision::NONE`] if it must not exist.
         expected: Revision,
-        /// The server deletes the value after this time.
+        /// The time after which the server deletes the value.
         ttl: Option<Duration>,
     },
     /// Answer a command.
     Reply {
-        /// Whom.
+        /// The recipient.
         to: CommandKey,
         /// The answer.
         answer: Result<Box<TaskAnswer>, WireError>,

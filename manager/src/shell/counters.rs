@@ -1,4 +1,4 @@
-//! What the service tells in its statistics.
+//! The figures that the service reports in its statistics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Shell;
 use crate::manager::Manager;
 
-/// What was dropped outside the machine.
+/// What was dropped outside the state machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Counted {
     Malformed,
@@ -17,7 +17,7 @@ pub(super) enum Counted {
     Unsent,
 }
 
-/// How often.
+/// How often each was dropped.
 #[derive(Debug, Default)]
 pub(super) struct Drops {
     malformed: AtomicU64,
@@ -25,7 +25,7 @@ pub(super) struct Drops {
     reply_subject: AtomicU64,
     requests: AtomicU64,
     pub(super) unsent: AtomicU64,
-    /// Writes that were not acknowledged.
+    /// Number of writes that were not acknowledged.
     pub(super) failed_writes: AtomicU64,
 }
 
@@ -42,11 +42,12 @@ impl Drops {
     }
 }
 
-/// All counters, and what is known now.
+/// Returns all counters and the present figures.
 pub(super) fn figures(shell: &Shell, machine: &Manager) -> Value {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let drops = &shell.drops;
     let [tasks, open_tasks, waiting_tasks] = machine.task_counts();
+    let (holder, grants) = machine.grants();
     let mut figures = serde_json::to_value(machine.counters()).unwrap_or_default();
     let own = json!({
         "acting": u8::from(machine.is_acting()),
@@ -57,6 +58,9 @@ pub(super) fn figures(shell: &Shell, machine: &Manager) -> Value {
         "open_tasks": open_tasks,
         "open_task_bytes": machine.open_task_bytes(),
         "waiting_tasks": waiting_tasks,
+        "granted": u8::from(holder.is_some()),
+        "granted_to": holder,
+        "grants": grants,
         "failed_writes": read(&drops.failed_writes),
         "dropped_malformed": read(&drops.malformed),
         "dropped_wrong_subject": read(&drops.wrong_subject),

@@ -1,24 +1,25 @@
-//! Requests that wait for the machine, and the answers to them.
+//! Requests that wait for the state machine, and the answers to them.
 
 use std::collections::HashMap;
 
 use shared::{
     VERSION,
     wire::{
-        AppChanged, AppImportResult, AppImported, AppList, AppListed, AppMoved, TaskStored,
-        WireError, code, to_bytes,
+        AppChanged, AppImportResult, AppImported, AppList, AppListed, AppMoved, GrantAnswer,
+        GrantRequest, TaskStored, WireError, code, to_bytes,
     },
 };
 
 use super::{
     Shell,
-    requests::{ImportedApp, Wanted, read},
+    requests::{ImportedApp, Look, Wanted, read},
     service::{Asked, ReplyTo},
     task_page::{ENVELOPE, MAX_PAGE, task_page},
     views::{TaskView, View},
 };
 use crate::{
     commands::no_such_app,
+    grants::{GRANT_MS, GrantReply},
     ids::CommandKey,
     io::{
         AppAnswer, AppCommand, ManagerInput, MoveAnswer, MoveOrder, TaskAnswer, TaskCommand,
@@ -28,7 +29,7 @@ use crate::{
     stored::unavailable,
 };
 
-/// What an answer of the machine is for.
+/// What an answer of the machine belongs to.
 enum Waiting {
     Change {
         app: String,
@@ -46,16 +47,17 @@ enum Waiting {
         order: MoveOrder,
         to: ReplyTo,
     },
+    Grant(ReplyTo),
 }
 
-/// An import of which some is not answered yet.
+/// An import of which some apps have not been answered yet.
 struct Import {
     to: ReplyTo,
     results: Vec<AppImportResult>,
     left: usize,
 }
 
-/// The requests that wait.
+/// The waiting requests.
 #[derive(Default)]
 pub(super) struct Desk {
     waiting: HashMap<CommandKey, Waiting>,
@@ -63,18 +65,18 @@ pub(super) struct Desk {
     last: u64,
 }
 
-/// What is answered without the machine.
+/// A request that is answered without the machine.
 pub(super) enum Ready {
-    /// This.
+    /// With this answer.
     Answer(ReplyTo, Result<bytes::Bytes, WireError>),
-    /// What may have to be read from the bucket.
+    /// With a view that may have to be read from the bucket.
     View(Box<View>),
-    /// A stored request, whose output may have to be read from the bucket.
+    /// With a stored request, whose output may have to be read from the bucket.
     TaskView(Box<TaskView>),
 }
 
 impl Desk {
-    /// Takes a request: it becomes inputs of the machine, or can be answered without it.
+    /// Takes a request, which either becomes inputs of the machine or can be answered without it.
     pub(super) fn take(
         &mut self,
         shell: &Shell,
@@ -96,10 +98,15 @@ impl Desk {
                 inputs.push(self.command(waiting, name, command));
                 None
             }
-            // the one that acts has heard it, too
+            // the acting manager has heard it too
             Ok(Wanted::Move(_)) if !machine.is_acting() => None,
             Ok(Wanted::Move(order)) => {
                 inputs.push(self.move_order(app, order, to));
+                None
+            }
+            Ok(Wanted::Grant(_)) if !machine.is_acting() => None,
+            Ok(Wanted::Grant(request)) => {
+                inputs.push(self.grant(app, request, to));
                 None
             }
             Ok(Wanted::Import(apps)) => self.import(shell, apps, to, inputs),
@@ -128,21 +135,7 @@ impl Desk {
                 };
                 Some(Ready::TaskView(Box::new(view)))
             }
-            Ok(Wanted::Look(look)) => {
-                let found = machine.record(&app).zip(machine.status(&app));
-                let Some((record, status)) = found else {
-                    return Some(Ready::Answer(to, Err(no_such_app(&app))));
-                };
-                let view = View {
-                    look,
-                    to,
-                    status,
-                    record: record.clone(),
-                    bucket: machine.bucket(),
-                    acting: machine.is_acting(),
-                };
-                Some(Ready::View(Box::new(view)))
-            }
+            Ok(Wanted::Look(look)) => Some(show(machine, look, &app, to)),
         }
     }
 
@@ -165,7 +158,39 @@ impl Desk {
         input
     }
 
-    /// The machine has answered a question about a move.
+    fn grant(&mut self, auctioneer: String, request: GrantRequest, to: ReplyTo) -> ManagerInput {
+        self.last += 1;
+        let key = CommandKey(self.last);
+        self.waiting.insert(key, Waiting::Grant(to));
+        ManagerInput::Grant {
+            to: key,
+            auctioneer,
+            request,
+        }
+    }
+
+    /// The machine has answered an auctioneer, or leaves that to another manager.
+    pub(super) fn granted(
+        &mut self,
+        shell: &Shell,
+        key: CommandKey,
+        reply: Option<GrantReply>,
+    ) -> Option<Ready> {
+        let Waiting::Grant(to) = self.waiting.remove(&key)? else {
+            return None;
+        };
+        let reply = reply?;
+        let answer = GrantAnswer {
+            v: VERSION,
+            manager: shell.name.to_string(),
+            granted: reply.granted,
+            ms: reply.granted.then_some(GRANT_MS),
+            holder: reply.holder,
+        };
+        Some(Ready::Answer(to, Ok(to_bytes(&answer))))
+    }
+
+    /// Handles the machine's answer about a move.
     pub(super) fn moved(
         &mut self,
         shell: &Shell,
@@ -202,7 +227,7 @@ impl Desk {
         ManagerInput::Task(TaskInput::Command { to, id, command })
     }
 
-    /// The machine has answered a command about a stored request.
+    /// Handles the machine's answer to a command about a stored request.
     pub(super) fn task_answered(
         &mut self,
         shell: &Shell,
@@ -264,7 +289,7 @@ impl Desk {
         None
     }
 
-    /// The machine has answered a command. What follows from it is a further input, or an answer.
+    /// Handles the machine's answer to a command, which leads to a further input or to an answer.
     pub(super) fn answered(
         &mut self,
         shell: &Shell,
@@ -273,8 +298,8 @@ impl Desk {
         inputs: &mut Vec<ManagerInput>,
     ) -> Option<Ready> {
         match self.waiting.remove(&key)? {
-            // answered by another function
-            Waiting::Task(_) | Waiting::Move { .. } => None,
+            // other functions handle these answers
+            Waiting::Task(_) | Waiting::Move { .. } | Waiting::Grant(_) => None,
             Waiting::Change { app, dry_run, to } => {
                 let answer = answer.map(|answer| {
                     to_bytes(&AppChanged {
@@ -335,6 +360,21 @@ fn imported(shell: &Shell, import: Import) -> Ready {
     Ready::Answer(import.to, Ok(to_bytes(&answer)))
 }
 
+/// What is known of an app.
+fn show(machine: &Manager, look: Look, app: &str, to: ReplyTo) -> Ready {
+    let Some((record, status)) = machine.record(app).zip(machine.status(app)) else {
+        return Ready::Answer(to, Err(no_such_app(app)));
+    };
+    Ready::View(Box::new(View {
+        look,
+        to,
+        status,
+        record: record.clone(),
+        bucket: machine.bucket(),
+        acting: machine.is_acting(),
+    }))
+}
+
 fn no_such_task(id: &str) -> WireError {
     let message = format!(
         "no stored request has the id {:?}; results are kept for an hour",
@@ -343,7 +383,7 @@ fn no_such_task(id: &str) -> WireError {
     WireError::new(code::NOT_FOUND, message)
 }
 
-/// A page of the apps: no more than fit into a message.
+/// Builds a page of the apps that fits into one message.
 fn page(shell: &Shell, machine: &Manager, list: &AppList, max_payload: usize) -> AppListed {
     let limit = list.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE);
     let mut room = max_payload.saturating_sub(ENVELOPE);

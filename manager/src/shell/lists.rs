@@ -1,5 +1,5 @@
-//! Lists of instances, the bulk of what a manager reads: with 250,000 instances, 25,000 of them a second. Only what the
-//! machine uses is read, without copying it, and only instances of managers are kept.
+//! Lists of instances, which make up most of what a manager reads: with 250,000 instances, 25,000 of them a second.
+//! Only the fields that the machine uses are read, without copying, and only instances of managers are kept.
 
 use placement::Kind;
 use serde::Deserialize;
@@ -41,15 +41,15 @@ struct Listed<'a> {
     ready: Option<bool>,
     exit_code: Option<i32>,
     signal: Option<i32>,
-    /// As it stands there: it may be any text.
+    /// Verbatim, as it may be any text.
     #[serde(borrow)]
     ended: Option<&'a RawValue>,
 }
 
-/// Reads a list. What the machine does not use is empty in it.
+/// Reads a list. Fields that the machine does not use are left empty.
 pub(super) fn read_list(body: &[u8]) -> Result<InstancesAnswer, WireError> {
     let Ok(list) = serde_json::from_slice::<List<'_>>(body) else {
-        // names with escapes cannot be borrowed, and errors name their field: both are rare
+        // names with escapes cannot be borrowed, and errors have to name their field; both are rare
         let mut list: InstancesAnswer = read(body)?;
         list.instances.retain(is_managed);
         return Ok(list);

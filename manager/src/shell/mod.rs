@@ -1,4 +1,4 @@
-//! The I/O around the state machine: messages, the buckets, timers. One task owns the machine.
+//! The I/O around the state machine: messages, buckets and timers. One task owns the machine.
 
 mod counters;
 mod desk;
@@ -34,17 +34,17 @@ use store::Store;
 
 pub use store::BucketConfig;
 
-/// Inputs from cells that wait for the machine; beyond that the subscriptions fill up.
+/// Maximum number of inputs from cells that wait for the machine; beyond that, the subscriptions fill up.
 const HEARD: usize = 4_096;
-/// Values of the buckets that wait for the machine.
+/// Maximum number of values of the buckets that wait for the machine.
 const SHOWN: usize = 4_096;
-/// Requests that wait for the machine; further ones are refused.
+/// Maximum number of requests that wait for the machine; further ones are refused.
 const ASKED: usize = 1_024;
-/// Dropped messages logged per second.
+/// Dropped messages that are logged per second.
 const DROPPED_LOGGED: u32 = 5;
-/// Events of our own logged per second.
+/// Own events that are logged per second.
 const EVENTS_LOGGED: u32 = 20;
-/// Failed writes logged per second.
+/// Failed writes that are logged per second.
 const WRITES_LOGGED: u32 = 5;
 
 /// The settings of a manager.
@@ -80,7 +80,7 @@ pub enum ManagerError {
     /// The server's permissions do not allow what a manager must do.
     #[error("manager {name}: {violation}; the credentials must be those of this manager")]
     NotPermitted {
-        /// Its name.
+        /// The manager's name.
         name: String,
         /// What was refused.
         violation: PermissionViolation,
@@ -91,7 +91,7 @@ pub enum ManagerError {
          --state-context or --state-nkey names them"
     )]
     StateNotPermitted {
-        /// Its name.
+        /// The manager's name.
         name: String,
         /// What was refused.
         violation: PermissionViolation,
@@ -107,30 +107,30 @@ pub enum ManagerError {
 /// What the tasks around the machine share.
 #[derive(Clone)]
 struct Shell {
-    /// Our name.
+    /// The manager's name.
     name: Arc<str>,
-    /// This run of ours.
+    /// Identifies this run of the manager.
     token: Arc<str>,
     bus: Bus,
     subjects: Subjects,
     store: Store,
-    /// What the connection for the stored state was refused; it may be that of `bus`.
+    /// Uses of the connection for the stored state that the server refused; it may be the connection of `bus`.
     state_violations: PermissionViolations,
-    /// Answers to starts arrive under this subject.
+    /// The subject under which answers to starts arrive.
     inbox: Arc<str>,
     drops: Arc<Drops>,
-    /// Whether stored requests are permitted.
+    /// Set when stored requests are not permitted.
     tasks_refused: Arc<TasksRefused>,
-    /// Whether the machine has met a newer format.
+    /// Whether the machine has found a newer format.
     newer: Arc<AtomicBool>,
-    /// The counters, as the service tells them.
+    /// The counters as the service reports them.
     figures: Arc<Mutex<serde_json::Value>>,
     dropped_lines: Arc<LogLimit>,
     event_lines: Arc<LogLimit>,
     write_lines: Arc<LogLimit>,
 }
 
-/// Runs a manager until `shutdown` is cancelled: then it accepts nothing new, gives the lease back and returns. `state`
+/// Runs a manager until `shutdown` is cancelled; then it accepts nothing new, gives the lease back and returns. `state`
 /// is the connection to the account with JetStream, which may be the same as `bus`.
 pub async fn run(
     config: ManagerConfig,
@@ -173,7 +173,7 @@ pub async fn run(
     };
     tokio::select! {
         checked = shell.store.check_jetstream() => checked?,
-        // a refused question is not answered
+        // a refused question is never answered
         error = shell.clone().refused() => return Err(error),
     }
     let mut tasks = JoinSet::new();
@@ -187,8 +187,8 @@ pub async fn run(
     let watch = watch::watch(shell.store.clone(), state, shown_inputs, newer, refused);
     tasks.spawn(watch);
     let owner = Owner::new(shell, machine, Clock::start(), heard, shown, asked);
-    // a task of its own: the caller may wait on a thread that is not a worker's, and then every
-    // message would have to wake that thread
+    // a task of its own: the caller may be waiting on a thread that is not a worker's, and then every message would
+    // have to wake that thread
     let mut owner_task = JoinSet::new();
     owner_task.spawn(owner.own(asked_inputs, tasks, shutdown));
     match owner_task.join_next().await {

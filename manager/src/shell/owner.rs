@@ -30,38 +30,38 @@ use crate::{
     stored::StoredKey,
 };
 
-/// The most inputs of one kind that are taken before the machine runs: the lease must not wait for long.
+/// Maximum number of inputs of one kind that are taken before the machine runs, as the lease must not wait for long.
 const AT_ONCE: usize = 256;
-/// Writes on their way at once; the others wait, but for the lease's.
+/// Maximum number of concurrent writes; all others but those of the lease wait.
 const WRITES: usize = 256;
-/// Answers that are being read or sent at once; further requests are refused.
+/// Maximum number of answers being read or sent; further requests are refused.
 const ANSWERS: usize = 1_024;
 /// How long to wait at the end for what is in flight.
 const LEAVE: Duration = Duration::from_secs(3);
-/// How often the counters are told to the service.
+/// How often the service's counters are updated.
 const FIGURES: Duration = Duration::from_secs(1);
 
 pub(super) struct Owner {
     shell: Shell,
     machine: Manager,
     clock: Clock,
-    /// What cells and auctioneers say.
+    /// What cells and auctioneers report.
     heard: mpsc::Receiver<ManagerInput>,
     /// What the watch of the buckets shows.
     shown: mpsc::Receiver<ManagerInput>,
     asked: mpsc::Receiver<Asked>,
     desk: Desk,
-    /// Each ends with what the machine is told of it.
+    /// Each ends with the input that reports its result.
     writes: JoinSet<ManagerInput>,
     permits: Arc<Semaphore>,
     answers: JoinSet<()>,
-    /// Messages that the client had dropped at the last step.
+    /// Number of messages that the client had dropped by the last step.
     dropped: u64,
     acting: bool,
 }
 
 impl Shell {
-    /// What came of a write; one that failed is counted.
+    /// Returns the result of a write, and counts it if it failed.
     fn result_of(
         &self,
         stored: Result<WriteResult, StoreError>,
@@ -201,7 +201,7 @@ impl Owner {
             .spawn(async move { shell.answer(to, answer).await });
     }
 
-    /// Gives the inputs to the machine, and carries out what it says.
+    /// Passes the inputs to the machine and carries out its outputs.
     async fn step(&mut self, inputs: &mut Vec<ManagerInput>) {
         let dropped = self.shell.bus.dropped.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.dropped, dropped) < dropped {
@@ -215,7 +215,7 @@ impl Owner {
             let outputs = self.machine.run(now_ms);
             let others = self.carry_out(outputs, inputs);
             self.shell.send_all(others).await;
-            // an import goes on with its next command
+            // an import continues with its next command
             if inputs.is_empty() {
                 break;
             }
@@ -223,7 +223,7 @@ impl Owner {
         self.log_acting();
     }
 
-    /// Begins writes and answers; returns what goes to others.
+    /// Begins writes and answers, and returns the remaining outputs.
     fn carry_out(
         &mut self,
         outputs: Vec<ManagerOutput>,
@@ -244,6 +244,10 @@ impl Owner {
                 }
                 ManagerOutput::Moved { to, answer } => {
                     let ready = self.desk.moved(&self.shell, to, answer);
+                    self.ready(ready);
+                }
+                ManagerOutput::Granted { to, reply } => {
+                    let ready = self.desk.granted(&self.shell, to, reply);
                     self.ready(ready);
                 }
                 ManagerOutput::Task(output) => self.carry_out_task(*output),
@@ -319,7 +323,7 @@ impl Owner {
         *told.unwrap_or_else(PoisonError::into_inner) = figures;
     }
 
-    /// Gives the lease back, waits for what is being written, and sends the remaining answers.
+    /// Gives the lease back, waits for ongoing writes, and sends the remaining answers.
     async fn leave(mut self) {
         if std::mem::take(&mut self.acting) {
             tracing::info!("the lease is given back");
@@ -342,7 +346,7 @@ impl Owner {
     }
 }
 
-/// It may be set at any time, so the machine is told once a second.
+/// Returns the time of day. As it may be set at any time, the machine is told once a second.
 fn time_of_day() -> ManagerInput {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let unix_ms = since_1970.map_or(0, shared::clock::millis);

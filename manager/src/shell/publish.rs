@@ -16,10 +16,10 @@ use shared::{
 use super::{Counted, Shell, service::ReplyTo};
 use crate::{ids::QuestionId, io::ManagerOutput};
 
-/// Between two echoes: time passes for the machine only while messages arrive.
+/// Interval between two echoes: time passes for the machine only while messages arrive.
 const ECHO: Duration = Duration::from_millis(100);
 
-/// Evidence that messages flow: ten times a second to ourselves.
+/// Sends a message to this manager itself ten times a second, as evidence that messages flow.
 pub(super) async fn echo(shell: Shell) {
     let subject = shell.subjects.manager_echo(&shell.name);
     let token = Bytes::from(shell.token.to_string());
@@ -27,8 +27,8 @@ pub(super) async fn echo(shell: Shell) {
 }
 
 impl Shell {
-    /// Sends what goes to others. If the client accepts no more, the rest is dropped and counted: a start or stop that is
-    /// missing is sent again, and waiting here would hold up the lease.
+    /// Sends the remaining outputs. If the client accepts no more, the rest is dropped and counted: a missing start or
+    /// stop is sent again, while waiting here would hold up the lease.
     pub(super) async fn send_all(&self, outputs: Vec<ManagerOutput>) {
         if outputs.is_empty() {
             return;
@@ -77,18 +77,19 @@ impl Shell {
                 let subject = subjects.event(&event.kind, event.about(), &event.by);
                 in_time(client.publish(subject, to_bytes(&*event))).await
             }
-            // the owner of the machine takes these
+            // the owner of the machine handles these
             ManagerOutput::Write { .. }
             | ManagerOutput::Reply { .. }
             | ManagerOutput::Moved { .. }
+            | ManagerOutput::Granted { .. }
             | ManagerOutput::Task(_) => Ok(()),
         }
     }
 
-    /// The last token names the question, and this run of ours.
+    /// Returns headers whose last token names the question and this run of the manager.
     fn answer_to(&self, question: QuestionId) -> HeaderMap {
         let token = format!("{}-{}", question.0, self.token);
-        // the name was checked at the start
+        // the name was checked at startup
         AnswerTo::new(&self.name, &token).map_or_else(|_| HeaderMap::new(), |to| to.headers())
     }
 
@@ -106,7 +107,7 @@ impl Shell {
         }
     }
 
-    /// Answers a request, errors with the headers of NATS services beside the body.
+    /// Answers a request. An error has the headers of NATS services in addition to its body.
     pub(super) async fn answer(&self, to: ReplyTo, answer: Result<Bytes, WireError>) {
         let Some(request) = to.into_request() else {
             return;

@@ -1,5 +1,6 @@
-//! What the server's permissions refuse. Without most of it a manager ends; without what stored requests need, as of a server
-//! whose permissions were made for an earlier version, it keeps apps running all the same.
+//! What the server's permissions refuse. A manager ends if it lacks a permission that it needs. If it only lacks those
+//! for stored requests or for auctioneers with `--single`, as on a server whose permissions were made for an earlier
+//! version, it still keeps apps running.
 
 use shared::{
     Subjects,
@@ -15,11 +16,11 @@ use super::{
     store::{Bucket, Store},
 };
 
-/// Whether stored requests are permitted: none, or what was refused.
+/// Set to what was refused if stored requests are not permitted.
 pub(super) type TasksRefused = watch::Sender<Option<PermissionViolation>>;
 
 impl Shell {
-    /// Waits until the server refuses something without which no manager works.
+    /// Waits until the server refuses something that every manager needs.
     pub(super) async fn refused(self) -> ManagerError {
         let permissions = Role::Manager.permissions(&self.subjects, &self.name);
         let name = self.name.to_string();
@@ -28,7 +29,10 @@ impl Shell {
             let system = ["$JS.", "$KV."];
             system.iter().any(|of| refused.subject.starts_with(of))
         };
-        let apps = |refused: &PermissionViolation| !self.is_of_tasks(refused);
+        // apps are kept running all the same without auctioneers that ask for the grant
+        let grants = self.subjects.grant("*");
+        let apps =
+            |refused: &PermissionViolation| !self.is_of_tasks(refused) && refused.subject != grants;
         tokio::select! {
             violation = self.bus.violations.first(|r| permissions.needs(r) && apps(r)) =>
                 ManagerError::NotPermitted { name, violation },
@@ -37,7 +41,8 @@ impl Shell {
         }
     }
 
-    /// Says when the server refuses what stored requests need. They are left alone then until the next run of the manager.
+    /// Reports when the server refuses what stored requests need. From then on this run of the manager leaves them
+    /// alone.
     pub(super) async fn tell_of_tasks(self) {
         let of_tasks = |refused: &PermissionViolation| self.is_of_tasks(refused);
         let violation = tokio::select! {
@@ -54,7 +59,7 @@ impl Shell {
         std::future::pending::<()>().await;
     }
 
-    /// The answer to whatever is asked about stored requests, if they are not permitted.
+    /// Returns the error for any request about stored requests if they are not permitted.
     pub(super) fn refuses(&self, verb: Verb) -> Option<WireError> {
         if !verb.is_of_tasks() {
             return None;
@@ -70,7 +75,7 @@ impl Shell {
     }
 }
 
-/// Whether only stored requests need this subject.
+/// Returns whether only stored requests need this subject.
 fn is_of_tasks(subjects: &Subjects, store: &Store, subject: &str) -> bool {
     let stream = store.stream(Bucket::Tasks);
     let verbs = Verb::ALL.into_iter().filter(|verb| verb.is_of_tasks());

@@ -1,4 +1,4 @@
-//! What is asked about apps: bodies are read here, and become commands of the machine or questions about it.
+//! Requests about apps: their bodies are read here, and become commands of the machine or questions about it.
 
 use placement::Invalid;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use shared::{
     Subjects,
     wire::{
         AppAction, AppExport, AppImport, AppList, AppLook, AppMove, AppPut, AppRestart, AppScale,
-        TaskList, WireError, check_version, code, parse_strict, read_nothing,
+        GrantRequest, TaskList, WireError, check_version, code, parse_strict, read_nothing,
     },
 };
 
@@ -16,12 +16,12 @@ use crate::{
     tasks::{Submitted, TaskDefinition},
 };
 
-/// Apps of one import.
+/// Maximum number of apps in one import.
 pub(super) const MAX_IMPORT: usize = 1_000;
-/// Ids in one question for stored requests.
+/// Maximum number of ids in one question for stored requests.
 const MAX_TASK_IDS: usize = 1_000;
 
-/// The token of the subject that says what is wanted.
+/// The token of a subject that says what is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Put,
@@ -45,10 +45,11 @@ pub(super) enum Verb {
     TaskResult,
     TaskCancel,
     TaskList,
+    Grant,
 }
 
 impl Verb {
-    /// Whether it is about stored requests.
+    /// Returns whether it is about stored requests.
     pub(super) fn is_of_tasks(self) -> bool {
         matches!(
             self,
@@ -61,7 +62,7 @@ impl Verb {
         )
     }
 
-    /// The subject of its endpoint.
+    /// Returns the subject of its endpoint.
     pub(super) fn subject(self, subjects: &Subjects) -> String {
         let name = self.name();
         match self {
@@ -69,6 +70,7 @@ impl Verb {
             Self::Import => subjects.app_import(),
             Self::Submit => subjects.app_submit(),
             Self::TaskList => subjects.task_list(),
+            Self::Grant => subjects.grant("*"),
             Self::TaskRun | Self::TaskShow | Self::TaskResult | Self::TaskCancel => {
                 subjects.task(name.trim_start_matches("task-"), "*")
             }
@@ -76,16 +78,16 @@ impl Verb {
         }
     }
 
-    /// The queue group of its endpoint: of all managers one gets a request, but for those that only the one that acts can
-    /// carry out.
+    /// Returns the queue group of its endpoint. One manager gets each request, except for those that only the acting
+    /// manager can carry out.
     pub(super) fn queue(self, manager: &str) -> &str {
         match self {
-            Self::Move => manager,
+            Self::Move | Self::Grant => manager,
             _ => Subjects::MANAGER_QUEUE,
         }
     }
 
-    pub(super) const ALL: [Self; 21] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Put,
         Self::Scale,
         Self::Stop,
@@ -107,6 +109,7 @@ impl Verb {
         Self::TaskResult,
         Self::TaskCancel,
         Self::TaskList,
+        Self::Grant,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -132,27 +135,29 @@ impl Verb {
             Self::TaskResult => "task-result",
             Self::TaskCancel => "task-cancel",
             Self::TaskList => "task-list",
+            Self::Grant => "grant",
         }
     }
 }
 
-/// What is wanted.
+/// What a request asks for.
 #[derive(Debug)]
 pub(super) enum Wanted {
     Command(AppCommand),
     Move(MoveOrder),
+    Grant(GrantRequest),
     Look(Look),
     List(AppList),
     Import(Vec<ImportedApp>),
     Task(TaskCommand),
-    /// The state of a stored request; with its output or without.
+    /// The state of a stored request, with or without its output.
     TaskLook {
         output: bool,
     },
     TaskList(TaskList),
 }
 
-/// What is asked about one app; the version that is wanted where none is named.
+/// A question about one app. Without a version, the wanted one is meant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look {
     Show(Option<u32>),
@@ -168,7 +173,7 @@ pub(super) struct ImportedApp {
     pub(super) commands: Result<Vec<AppCommand>, WireError>,
 }
 
-/// Reads the body of a request; `id` is what its subject names.
+/// Reads the body of a request; `id` is the app or id in its subject.
 pub(super) fn read(
     verb: Verb,
     id: &str,
@@ -200,6 +205,7 @@ pub(super) fn read(
             Wanted::Command(AppCommand::Restart { max_in_flight })
         }
         Verb::Move => Wanted::Move(order(body)?),
+        Verb::Grant => Wanted::Grant(grant(id, body)?),
         Verb::Stop => action(body, AppCommand::Stop)?,
         Verb::Start => action(body, AppCommand::Start)?,
         Verb::Delete => action(body, AppCommand::Delete)?,
@@ -226,7 +232,15 @@ fn order(body: &[u8]) -> Result<MoveOrder, WireError> {
     Ok(MoveOrder { id, index, from })
 }
 
-/// The body says nothing, but a message that was meant for another subject is not an empty object.
+/// An auctioneer of another version may say more.
+fn grant(auctioneer: &str, body: &[u8]) -> Result<GrantRequest, WireError> {
+    let request: GrantRequest = shared::wire::read(body)?;
+    placement::check_name("auctioneer", auctioneer)?;
+    placement::check_name("run", &request.run)?;
+    Ok(request)
+}
+
+/// Reads a body without any field. Fields are rejected, as they show that the message was meant for another subject.
 fn action(body: &[u8], command: AppCommand) -> Result<Wanted, WireError> {
     let AppAction { .. } = parse_strict(body, "no field but v")?;
     Ok(Wanted::Command(command))
@@ -251,7 +265,7 @@ fn list(body: &[u8]) -> Result<AppList, WireError> {
     Ok(list)
 }
 
-/// The stored value also holds what came of it.
+/// Reads a submitted request. Its size is limited because the stored value also holds the result.
 fn submitted(body: &[u8], what: Submitted<'_>, max_payload: usize) -> Result<Wanted, WireError> {
     let most = max_payload * 2 / 5;
     if body.len() > most {
@@ -290,7 +304,7 @@ fn put(body: &[u8], max_payload: usize) -> Result<AppCommand, WireError> {
     })
 }
 
-/// The stored value holds two definitions.
+/// Reads a definition. Its size is limited because the stored value holds two definitions.
 fn definition(value: &Value, max_payload: usize) -> Result<AppDefinition, WireError> {
     if !value.is_object() {
         let found: String = value.to_string().chars().take(40).collect();
@@ -322,7 +336,7 @@ fn import(body: &[u8], max_payload: usize) -> Result<Vec<ImportedApp>, WireError
     Ok(import.apps.iter().map(one).collect())
 }
 
-/// What brings one app to what was exported.
+/// Returns the commands that bring one app to its exported state.
 fn commands(
     exported: &AppExport,
     restore: bool,
@@ -383,6 +397,7 @@ mod tests {
             Verb::Submit,
             Verb::TaskRun,
             Verb::TaskCancel,
+            Verb::Grant,
         ];
         for verb in changing {
             assert!(read(verb, "x", b"", MAX).is_err(), "{verb:?}");
@@ -396,11 +411,30 @@ mod tests {
         for verb in Verb::ALL {
             let (field, message) = error(verb, r#"{"v":2,"x":1}"#);
             assert_eq!(field, "v", "{verb:?} {message}");
+            // a role asks, not a person
+            if verb == Verb::Grant {
+                continue;
+            }
             let (field, _) = error(verb, r#"{"v":1,"force":true}"#);
             let own = ["force", "definition", "instances", "apps", "id"];
             assert!(own.contains(&field.as_str()), "{verb:?} {field}");
         }
         assert!(read(Verb::Stop, "x", br#"{"v":1}"#, MAX).is_ok());
+    }
+
+    #[test]
+    fn an_auctioneer_says_who_it_is_and_which_run() {
+        let asks = |id: &str, body: &str| read(Verb::Grant, id, body.as_bytes(), MAX).is_ok();
+        let good = r#"{"v":1,"run":"r-1","ask":"wants","later":1}"#;
+        assert!(asks("a1", good));
+        assert!(!asks("a b", good) && !asks("", good));
+        for bad in [
+            r#"{"run":"","ask":"wants"}"#,
+            r#"{"run":"r","ask":"takes"}"#,
+            r#"{"ask":"wants"}"#,
+        ] {
+            assert!(!asks("a1", bad), "{bad}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The NATS service: our entry under `$SRV`, and the request subjects.
+//! The NATS service: the manager's entry under `$SRV` and the request subjects.
 
 use std::{
     collections::HashMap,
@@ -16,16 +16,16 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{Counted, ManagerError, Shell, requests::Verb};
 
-/// A request that came in.
+/// A received request.
 pub(super) struct Asked {
     pub(super) verb: Verb,
-    /// The app or the id in the subject; empty where it names none.
+    /// The app, the id or the auctioneer in the subject; empty if it names none.
     pub(super) app: String,
     pub(super) body: bytes::Bytes,
     pub(super) to: ReplyTo,
 }
 
-/// Where an answer goes; nowhere if none is wanted, or if it is wanted where none may go.
+/// The recipient of an answer; none if no answer is wanted or the reply subject is not allowed.
 pub(super) struct ReplyTo(Option<Box<Request>>);
 
 impl ReplyTo {
@@ -97,13 +97,15 @@ impl RequestService {
     }
 }
 
-/// Hands the requests of one endpoint to the owner of the machine.
+/// Passes the requests of one endpoint to the owner of the machine.
 async fn take(shell: Shell, mut endpoint: Endpoint, verb: Verb, asked: mpsc::Sender<Asked>) {
     while let Some(request) = endpoint.next().await {
         let subject = request.message.subject.as_str();
         let app = shell.subjects.app_of(subject);
         let app = app.or_else(|| shell.subjects.task_of(subject));
-        let app = app.map(|(_, app)| app.to_owned()).unwrap_or_default();
+        let app = app.map(|(_, app)| app);
+        let app = app.or_else(|| shell.subjects.grant_of(subject));
+        let app = app.unwrap_or_default().to_owned();
         let body = request.message.payload.clone();
         let to = ReplyTo::of(&shell, request);
         let request = Asked {

@@ -1,5 +1,6 @@
-//! The buckets in JetStream: one with the apps, one with stored requests, one with the lease. All are streams as every client of the key-value
-//! store knows them, with history 1 and without direct reads: those may be answered by a server that is behind.
+//! The buckets in JetStream: one with the apps, one with stored requests, one with the lease. All are streams in the
+//! form that every client of the key-value store knows, with history 1 and without direct reads, which a server that is
+//! behind might answer.
 
 use std::{error::Error, time::Duration};
 
@@ -27,33 +28,33 @@ use crate::{
 
 /// How long the server has to answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// A write that is not acknowledged by then counts as failed.
+/// A write that is not acknowledged within this time counts as failed.
 const WRITE: Duration = Duration::from_secs(3);
-/// A renewal of the lease must leave time for another one before the lease is too old to act.
+/// The same for a renewal of the lease, which must leave time for another one before the lease is too old to act.
 const RENEW: Duration = Duration::from_millis(1_500);
-/// What says that a key was deleted is kept for this long, where nothing is stored under the key again.
+/// How long a deletion marker is kept if nothing is stored under the key again.
 const MARKER: Duration = Duration::from_secs(24 * 3_600);
 /// The largest number of replicas that a stream can have.
 pub(super) const MAX_REPLICAS: usize = 5;
 
-/// Another client wrote the key since: two of the server's codes.
+/// Error codes of the server for a key that another client has written meanwhile.
 const WRONG_LAST: [u64; 2] = [10_071, 10_164];
-/// There is no such stream.
+/// Error code for a stream that does not exist.
 const NO_STREAM: u64 = 10_059;
-/// JetStream is not enabled, for the server or for the account.
+/// Error codes for JetStream not being enabled for the server or the account.
 const NOT_ENABLED: [u64; 2] = [10_039, 10_076];
 
-/// What the buckets are called and how they are made.
+/// The names of the buckets and how they are created.
 #[derive(Clone, Debug)]
 pub struct BucketConfig {
-    /// The bucket of the apps. That of the lease has `-lease` behind it, that of stored requests `-tasks`.
+    /// The bucket of the apps. The bucket of the lease has the suffix `-lease`, that of stored requests `-tasks`.
     pub name: String,
-    /// Number of replicas of each: 1, 3 or 5. Only used when they are created.
+    /// The number of replicas of each bucket: 1, 3 or 5. Only used when they are created.
     pub replicas: usize,
 }
 
 impl BucketConfig {
-    /// Refuses what no stream can be.
+    /// Rejects settings that no stream can have.
     pub fn check(&self) -> Result<(), Invalid> {
         Subjects::check_apps_bucket("bucket", &self.name)?;
         if self.replicas % 2 == 1 && self.replicas <= MAX_REPLICAS {
@@ -70,7 +71,7 @@ pub(super) struct Store {
     config: BucketConfig,
 }
 
-/// Which of them.
+/// One of the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bucket {
     Apps,
@@ -79,7 +80,7 @@ pub(super) enum Bucket {
 }
 
 impl Bucket {
-    /// All of them.
+    /// All buckets.
     pub(super) const ALL: [Self; 3] = [Self::Apps, Self::Tasks, Self::Lease];
 }
 
@@ -100,17 +101,17 @@ impl Store {
         }
     }
 
-    /// The stream of a bucket.
+    /// Returns the name of a bucket's stream.
     pub(super) fn stream(&self, bucket: Bucket) -> String {
         format!("KV_{}", self.bucket_name(bucket))
     }
 
-    /// What every subject of a bucket begins with.
+    /// Returns the prefix of every subject of a bucket.
     pub(super) fn prefix(&self, bucket: Bucket) -> String {
         format!("$KV.{}.", self.bucket_name(bucket))
     }
 
-    /// Whether JetStream can be used at all. What may be over soon is no error here.
+    /// Fails if JetStream cannot be used at all. A problem that may soon be over is no error here.
     pub(super) async fn check_jetstream(&self) -> Result<(), ManagerError> {
         let Err(error) = self.context.query_account().await else {
             return Ok(());
@@ -126,7 +127,7 @@ impl Store {
         Ok(())
     }
 
-    /// Creates a bucket if it is not there. Says what it is like, and whether it was created.
+    /// Creates a bucket if it does not exist. Returns its state and whether it was created.
     pub(super) async fn open(&self, bucket: Bucket) -> Result<(Info, bool), StoreError> {
         match self.context.get_stream(self.stream(bucket)).await {
             Ok(stream) => return Ok((stream.cached_info().clone(), false)),
@@ -146,12 +147,12 @@ impl Store {
             description: Some("vendue: written by its managers only".into()),
             subjects: vec![format!("{}>", self.prefix(bucket))],
             max_messages_per_subject: 1,
-            // no revision of a bucket is one of its predecessor, which a manager may still hold for the present one
+            // revisions never coincide with those of a predecessor of the bucket, which a manager may still remember
             first_sequence: u64::try_from(wall_ms()).ok(),
             discard: DiscardPolicy::New,
             storage: StorageType::File,
             num_replicas: self.config.replicas,
-            // a message that removes all others of the bucket: no manager sends one
+            // a rollup message removes all others of the bucket: no manager sends one
             allow_rollup: false,
             deny_delete: true,
             allow_direct: false,
@@ -160,7 +161,7 @@ impl Store {
         }
     }
 
-    /// Stores a value, if the key still has the expected revision.
+    /// Stores a value if the key still has the expected revision.
     pub(super) async fn write(
         &self,
         key: &StoredKey,
@@ -221,7 +222,7 @@ impl Store {
         }
     }
 
-    /// Reads a version of the history, and when it was stored.
+    /// Reads a version from the history, and when it was stored.
     pub(super) async fn version(
         &self,
         key: &StoredKey,
@@ -261,8 +262,8 @@ impl Store {
     }
 }
 
-/// A deletion is a message of its own. A name may be used again, and then the deletion's revision is
-/// what the next write replaces; no other key is.
+/// Turns a message into a deletion. A name of an app may be used again, and then the next write must name the revision
+/// of the deletion; other keys are not reused, so their markers expire.
 fn deletion(message: PublishMessage, key: &StoredKey) -> PublishMessage {
     let message = message.header("KV-Operation", "DEL");
     match key {
@@ -271,7 +272,7 @@ fn deletion(message: PublishMessage, key: &StoredKey) -> PublishMessage {
     }
 }
 
-/// Whether a message of a bucket says that its key was deleted.
+/// Returns whether a message of a bucket marks its key as deleted.
 pub(super) fn is_deletion(headers: Option<&HeaderMap>) -> bool {
     headers.is_some_and(|headers| {
         headers.get("KV-Operation").is_some() || headers.get("Nats-Marker-Reason").is_some()
@@ -288,7 +289,7 @@ fn is_conflict(error: &jetstream::context::PublishError) -> bool {
     inner.is_some_and(|inner| WRONG_LAST.contains(&inner.error_code().0))
 }
 
-/// A bucket could not be used just now.
+/// A bucket that cannot be used at present.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{doing} the bucket {bucket}: {why}")]
 pub(super) struct StoreError {
@@ -313,10 +314,10 @@ impl StoreError {
 #[error("not acknowledged in time")]
 struct NotInTime;
 
-/// The oldest servers that can be used: before these, a compare-and-set could go wrong around restarts.
+/// The oldest usable servers: in earlier ones, a compare-and-set could go wrong around restarts.
 const OLDEST: [[u64; 3]; 2] = [[2, 11, 15], [2, 12, 6]];
 
-/// Refuses a server that is too old, by what it says of itself.
+/// Rejects a server that is too old, by the version that it reports.
 pub(super) fn check_server(version: &str) -> Result<(), ManagerError> {
     let mut numbers = version.split(['.', '-', '+']).map(str::parse::<u64>);
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! One task per subscription, which parses messages, passes them on, and waits for nothing else: long lists are read
-//! beside the task that owns the machine, so that they do not hold up a renewal of the lease.
+//! One task per subscription, which parses messages, passes them on, and waits for nothing else. Long lists are read
+//! outside the task that owns the machine, so that they do not hold up a renewal of the lease.
 
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
@@ -20,7 +20,7 @@ use crate::{
     io::{CellHeard, ManagerInput, TaskInput},
 };
 
-/// What an advertisement says beside its envelope.
+/// The fields of an advertisement besides its envelope.
 #[derive(Deserialize)]
 struct Drains {
     #[serde(default)]
@@ -32,14 +32,14 @@ struct Drains {
 }
 
 impl Drains {
-    /// Whether what the cell runs is to be replaced: a cordoned one keeps it.
+    /// Returns whether the cell's instances are to be replaced; a cordoned cell keeps them.
     fn drains(&self) -> bool {
         self.evacuating && !self.cordoned
     }
 }
 
 impl Shell {
-    /// Subscribes to what cells say, to answers, and to our own echo.
+    /// Subscribes to messages of cells, to answers, and to the manager's own echo.
     pub(super) async fn listen(
         &self,
         inputs: &mpsc::Sender<ManagerInput>,
@@ -87,7 +87,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Another manager of our name has another token.
+    /// Reads an echo. One of another manager of the same name has another token.
     fn echo(&self, message: &Message) -> Option<ManagerInput> {
         (*message.payload == *self.token.as_bytes()).then_some(ManagerInput::Echo)
     }
@@ -119,7 +119,7 @@ impl Shell {
 
     fn listed(&self, message: &Message) -> Option<ManagerInput> {
         let subject = self.subjects.answer_of(&message.subject)?;
-        // what was asked before this run is of no use
+        // answers to questions from before this run are of no use
         let question = subject.token.strip_suffix(&*self.token)?;
         let question = question.strip_suffix('-')?.parse().ok()?;
         self.list(message, subject.by, Some(QuestionId(question)))
@@ -154,7 +154,7 @@ impl Shell {
         Some(ManagerInput::Event(Box::new(event)))
     }
 
-    /// A cell says how a task ended.
+    /// Reads a cell's message about how a task ended.
     fn result(&self, message: &Message) -> Option<ManagerInput> {
         let cell = self.subjects.cell_of(&message.subject)?;
         let body = &message.payload;
@@ -167,7 +167,7 @@ impl Shell {
         Some(ManagerInput::Task(TaskInput::Ended(Box::new(result))))
     }
 
-    /// An auctioneer's answer to a start: the subject says to which.
+    /// Reads an auctioneer's answer to a start, which its subject names.
     fn started(&self, message: &Message) -> Option<ManagerInput> {
         let id = message.subject.rsplit('.').next()?;
         let answer = self.answer_to_start(message)?;
@@ -192,7 +192,7 @@ impl Shell {
         }
     }
 
-    /// What cannot be read is counted, and now and then logged.
+    /// Returns a message if it could be read; otherwise counts it and logs it now and then.
     fn readable<T>(&self, message: &Message, read: Result<T, WireError>) -> Option<T> {
         match read {
             Ok(value) => Some(value),

@@ -1,5 +1,5 @@
-//! Pages of stored requests. They are made by the task that owns the machine and renews the lease, so what is done for
-//! one question is bounded.
+//! Pages of stored requests. The task that owns the machine and renews the lease builds them, so the work for one
+//! question is bounded.
 
 use crate::manager::Manager;
 use shared::{
@@ -7,15 +7,15 @@ use shared::{
     wire::{TaskList, TaskListed, to_bytes},
 };
 
-/// Apps or stored requests of a page, at most.
+/// Maximum number of apps or stored requests on a page.
 pub(super) const MAX_PAGE: usize = 500;
-/// What a page has beside them, bytes.
+/// Size of a page without its entries, in bytes.
 pub(super) const ENVELOPE: usize = 1_024;
 
-/// Stored requests that are looked at for a page, at most: of one app there may be few among many.
+/// Maximum number of stored requests that are looked at for a page: those of one app may be few among many.
 const MAX_LOOKED_AT: usize = 5_000;
 
-/// A page of the stored requests: no more than fit into a message. It may be empty and not the last.
+/// Builds a page of the stored requests that fits into one message. It may be empty without being the last one.
 pub(super) fn task_page(
     name: &str,
     machine: &Manager,
@@ -75,7 +75,7 @@ mod tests {
         parts::ManagerSettings,
     };
 
-    /// A manager that was shown so many waiting tasks, every thousandth of the app `rare`.
+    /// Creates a manager that was shown `count` waiting tasks, every thousandth of the app `rare`.
     fn machine(count: usize) -> Manager {
         let mut machine = Manager::new(ManagerSettings {
             holder: "m".into(),
@@ -97,7 +97,7 @@ mod tests {
         machine
     }
 
-    /// The ids of each page, and how many there were.
+    /// Returns the ids of all pages, and how many pages there were.
     fn pages(machine: &Manager, mut list: TaskList, max_payload: usize) -> (Vec<String>, usize) {
         let (mut ids, mut pages) = (Vec::new(), 0);
         loop {

@@ -1,4 +1,4 @@
-//! Answers about one app or stored request; former versions, and output, are read from the bucket.
+//! Answers about one app or stored request. Former versions and outputs are read from the bucket.
 
 use bytes::Bytes;
 use placement::Invalid;
@@ -18,17 +18,17 @@ use crate::{
     stored::{AppRecord, HISTORY, HistoryRecord, StoredKey},
 };
 
-/// What was known of a stored request when it was asked.
+/// What was known of a stored request when the question arrived.
 pub(super) struct TaskView {
     pub(super) to: ReplyTo,
-    /// Its output is wanted.
+    /// Whether its output is wanted.
     pub(super) output: bool,
     pub(super) acting: bool,
     pub(super) task: TaskStatus,
 }
 
 impl TaskView {
-    /// The answer.
+    /// Returns the body of the answer.
     pub(super) async fn body(&self, shell: &Shell) -> Result<Bytes, WireError> {
         let mut output = None;
         if self.output {
@@ -47,7 +47,7 @@ impl TaskView {
     }
 }
 
-/// What was known when it was asked.
+/// What was known of an app when the question arrived.
 pub(super) struct View {
     pub(super) look: Look,
     pub(super) to: ReplyTo,
@@ -58,7 +58,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// The answer.
+    /// Returns the body of the answer.
     pub(super) async fn body(&self, shell: &Shell) -> Result<Bytes, WireError> {
         let body = match self.look {
             Look::Show(version) => {

@@ -1,5 +1,5 @@
-//! The watch of the buckets: every value, then each change. Whatever interrupts it, everything is shown again: what was
-//! missed is not known otherwise.
+//! The watch of the buckets: every value, then each change. After any interruption everything is shown again, as there
+//! is no other way to learn what was missed.
 
 use std::{
     sync::{
@@ -28,22 +28,23 @@ use crate::{
     io::{ManagerInput, TaskInput},
 };
 
-/// The server says this often that the watch is alive; without it for twice as long the watch has ended.
+/// How often the server signals that the watch is alive; after twice this time without a signal the watch has ended.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// The wait before the next try, at first and at most. Managers that try at once make consumers that nobody reads.
+/// The first and the longest wait before the next attempt. Managers that retry at once create consumers that nobody
+/// reads.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A watch that lasted for longer was good.
+/// A watch that lasted longer than this was good.
 const GOOD: Duration = Duration::from_secs(60);
 
-/// How long a watch lasts that has shown what the machine cannot read, as it is of a newer format: a value that expires
-/// is not shown.
+/// How long a watch lasts that has shown a value of a newer format, which the machine cannot read: the watch does not
+/// show when such a value expires.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether what was shown is still there: a purge of the stream is not shown.
+/// How often to check whether what was shown still exists, as a purge of the stream is not shown.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The keys that the machine reads from the bucket of the apps; commands alone read the history.
+/// The keys that the machine reads from the apps' bucket; only commands read the history.
 const APP_KEYS: [&str; 5] = ["meta", "app.*", "state.*", "rollout.*", "gone.*"];
 
 /// Why a watch ended.
@@ -57,8 +58,8 @@ enum Ended {
     Closed,
 }
 
-/// Watches for as long as somebody listens. `newer`: whether the machine has met a newer format. Once stored requests
-/// are refused, their bucket is left alone.
+/// Watches for as long as somebody listens. `newer` says whether the machine has found a newer format. Once stored
+/// requests are refused, their bucket is left alone.
 pub(super) async fn watch(
     store: Store,
     bus: Bus,
@@ -100,7 +101,7 @@ pub(super) async fn watch(
     }
 }
 
-/// Waits for so long that what was of a newer format may have expired.
+/// Waits until values of a newer format may have expired.
 async fn expired(newer: &AtomicBool) {
     loop {
         sleep(UNREAD).await;
@@ -110,14 +111,14 @@ async fn expired(newer: &AtomicBool) {
     }
 }
 
-/// Half of it at least, so that managers do not try in one instant.
+/// Returns a random part of a wait, at least half of it, so that managers do not all try at the same moment.
 fn some_of(wait: Duration) -> Duration {
     let (random, _) = Uuid::new_v4().as_u64_pair();
     let half = shared::clock::millis(wait / 2);
     Duration::from_millis(half + random % (half + 1))
 }
 
-/// One watch from its beginning.
+/// One watch, from its beginning.
 struct Watched<'a> {
     store: &'a Store,
     inputs: &'a mpsc::Sender<ManagerInput>,
@@ -126,22 +127,22 @@ struct Watched<'a> {
     apps: Reading,
     tasks: Reading,
     lease: Reading,
-    /// Stored requests are permitted.
+    /// Whether stored requests are permitted.
     with_tasks: bool,
-    /// The buckets were there before.
+    /// Whether the buckets existed before.
     again: bool,
-    /// The revision of the bucket's id, which is stored first and stays; what it says; whether there was a lease.
+    /// The revision of the bucket's id, which is stored first and stays; its value; and whether there was a lease.
     meta: Revision,
     meta_value: Bytes,
     leased: bool,
 }
 
-/// How far one bucket was read.
+/// The reading state of one bucket.
 #[derive(Debug, Default)]
 struct Reading {
-    /// Everything that there was has been shown.
+    /// Whether every initial value has been shown.
     current: bool,
-    /// Messages so far: each has the next number.
+    /// Number of messages so far, which are numbered without gaps.
     messages: u64,
 }
 
@@ -225,10 +226,10 @@ impl<'a> Watched<'a> {
         all.filter(move |bucket| with_tasks || *bucket != Bucket::Tasks)
     }
 
-    /// Whether what was shown is still there.
+    /// Checks whether what was shown still exists.
     async fn look(&self) -> Result<(), Ended> {
         for bucket in self.buckets() {
-            // what cannot be asked now ends the watch if that goes on
+            // if this question cannot be answered for long, the watch ends anyway
             let Ok((info, new)) = self.store.open(bucket).await else {
                 return Ok(());
             };
@@ -238,7 +239,7 @@ impl<'a> Watched<'a> {
                     self.meta != Revision::NONE && first > self.meta
                 }
                 Bucket::Lease => self.leased && info.state.messages == 0,
-                // what is deleted there is over
+                // whatever is deleted there has ended
                 Bucket::Tasks => false,
             };
             if new || purged {
@@ -249,7 +250,7 @@ impl<'a> Watched<'a> {
         Ok(())
     }
 
-    /// The messages of a bucket, and whether it is empty.
+    /// Returns the messages of a bucket, and whether it is empty.
     async fn consume(
         &self,
         bucket: Bucket,
@@ -306,7 +307,7 @@ impl<'a> Watched<'a> {
         let key = message.subject.strip_prefix(&prefix).unwrap_or_default();
         match (bucket, key) {
             (Bucket::Apps, "meta") => {
-                // it is stored anew when it is missing: another manager has met a purge that this one has not
+                // it is stored again when it is missing, so another manager has found a purge that this one has not
                 if self.meta != Revision::NONE && self.meta_value == message.payload {
                     return Err(Ended::Interrupted("the bucket was purged".into()));
                 }

@@ -1,4 +1,4 @@
-//! What an auctioneer has answered about the instances of a request that is no task.
+//! An auctioneer's answer about the instances of a request that is not a task.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use shared::{
     wire::{InstanceOutcome, Outcome, format_indices, parse_indices},
 };
 
-/// Indices by the request whose instances they share.
+/// Indices by the request with which they share instances.
 pub(super) type Shared = BTreeMap<String, Vec<u32>>;
 
-/// An answer, index by index.
+/// An answer, counted by index.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answered {
     pub(super) placed: u32,
     pub(super) unknown: u32,
-    /// What is not placed, in order.
+    /// Indices that were not placed, in order.
     pub(super) left: Vec<u32>,
-    /// Why that is not placed.
+    /// Why these were not placed.
     pub(super) reason: Option<String>,
-    /// Of what is placed, that which is another request's.
+    /// The placed indices that are instances of other requests.
     pub(super) shared: Shared,
 }
 
 impl Answered {
-    /// None while something is queued: that is answered later, or asked for.
+    /// Reads an answer. Returns none while something is queued: that is answered later, or asked for.
     pub(super) fn read(outcomes: &[InstanceOutcome]) -> Option<Self> {
         let mut answered = Self::default();
         for outcome in outcomes {
@@ -59,7 +59,7 @@ impl Answered {
     }
 }
 
-/// Of which requests some instances are, for people; none if all of them are its own.
+/// Describes, for users, which instances belong to other requests; none if all of them are its own.
 pub(super) fn told(shared: &Shared) -> Option<String> {
     let one = |(request, indices): (&String, &Vec<u32>)| {
         let which = format_indices(indices.iter().copied());
@@ -67,7 +67,7 @@ pub(super) fn told(shared: &Shared) -> Option<String> {
             1 => ("index", "is the instance"),
             _ => ("indices", "are the instances"),
         };
-        // users know a stored request by its own id, not by those of its attempts
+        // users know a stored request by its own id, not by the ids of its attempts
         let request = AttemptId::parse(request).map_or_else(
             || format!("request {request}"),
             |attempt| format!("stored request {}", attempt.id),

@@ -1,4 +1,4 @@
-//! Attempts: an attempt is stored before its start is sent, and what nobody has answered is sent again once the cells
+//! Attempts: an attempt is stored before its start is sent. An attempt that nobody answers is sent again once the cells
 //! have said that they do not have it.
 
 use std::sync::Arc;
@@ -18,33 +18,35 @@ use super::{
 };
 use crate::{ids::Revision, io::ManagerOutput};
 
-/// How long an auctioneer and the cells that it asks have: its deadline is 4 s, and a start that it has sent
-/// is accepted for 5 s at most. After that nothing of an attempt is on its way.
+/// How long an auctioneer and the cells that it asks have: its deadline is 4 s, and a start that it has sent is
+/// accepted for 5 s at most. After that nothing of an attempt is in flight.
 pub const TASK_REPLY_MS: u64 = 10_000;
-/// That a cell accepted a task is stored after this, if it has not ended by then: another manager finds it on the cell.
+/// Delay before the acceptance of a task is stored, if it has not ended by then. Until then another manager would find
+/// it on the cell.
 const LATER_MS: u64 = 1_000;
 /// A start that a cell has not answered can reach it for less than this.
 const ON_ITS_WAY_MS: u64 = 6_000;
-/// Attempts that are being stored, or that auctioneers have.
+/// Maximum number of attempts that are being stored or are with auctioneers.
 const MAX_IN_FLIGHT: usize = 512;
-/// After an error of an auctioneer; of an attempt that was sent again doubled each time, and at most.
+/// The wait after an error of an auctioneer, and the longest one: for an attempt that was sent again it doubles each
+/// time.
 const RETRY_ERROR_MS: u64 = 2_000;
 const LONGEST_RETRY_MS: u64 = 60_000;
-/// How often an attempt is sent. Then it ends: nobody knows what became of it.
+/// How often an attempt is sent before the request ends with an unknown fate.
 pub(super) const MAX_SENDS: u32 = 32;
-/// Between two looks whether the cells have answered, and two questions.
+/// Pause between two checks whether the cells have answered, and between two questions.
 const LOOK_MS: u64 = 1_000;
-/// After this an attempt that nobody has answered is not begun any more: an auctioneer begins none that it reads later
-/// than 9 s, decides within 4 s, and what it sends to a cell is accepted for 5 s. With a margin.
+/// After this time an attempt that nobody has answered will not be begun any more: an auctioneer begins none that it
+/// reads after 9 s, decides within 4 s, and what it sends to a cell is accepted for 5 s. Includes a margin.
 const OVER_MS: u64 = 30_000;
-/// What the cells say nothing of for so long is not waited for.
+/// How long to wait for cells that do not answer.
 const MAX_ASKING_MS: u64 = 180_000;
-/// An auctioneer remembers an outcome for two minutes. What was sent longer ago, by a manager that is gone, may have run
-/// on a cell that nobody remembers.
+/// An auctioneer remembers an outcome for two minutes. An attempt sent longer ago by a manager that is gone may have
+/// run on a cell that nobody remembers.
 const MAX_AGE_MS: u64 = 100_000;
 
 impl Tasks {
-    /// Begins what waits, as much as may be on its way.
+    /// Begins waiting requests, up to the limit of attempts in flight.
     pub(super) fn begin_ready(&mut self) {
         while self.in_flight < MAX_IN_FLIGHT
             && let Some((_, id)) = self.ready.pop_first()
@@ -53,7 +55,7 @@ impl Tasks {
         }
     }
 
-    /// Whether a new request's first attempt is stored with it, as it may be sent at once.
+    /// Returns whether a new request's first attempt is stored together with it because it may be sent at once.
     pub(super) fn begins_at_once(&self, request: &Request) -> bool {
         let on_their_way = self.in_flight + self.creations.len();
         let others = |shape: &Arc<str>| self.no_room.get(shape).is_some_and(|s| s.len() > 0);
@@ -63,12 +65,12 @@ impl Tasks {
             && (self.no_room.is_empty() || !others(&shape(request)))
     }
 
-    /// A new request is stored with its first attempt.
+    /// Handles that a new request is stored together with its first attempt.
     pub(super) fn begun(&mut self, id: &Arc<str>, revision: Revision) {
         let Some(entry) = self.entries.get(id) else {
             return;
         };
-        // the watch may have shown it before
+        // the watch may already have shown it
         let unsent = matches!(entry.step, Step::Sent { .. }) && entry.sends == 0;
         if unsent && entry.revision == revision {
             let attempt = entry.record.attempt;
@@ -77,7 +79,7 @@ impl Tasks {
         }
     }
 
-    /// The next attempt: it is stored first.
+    /// Begins the next attempt by storing it.
     fn begin(&mut self, id: &Arc<str>) {
         let (unix_ms, bucket) = (self.unix_ms(), self.office.bucket);
         let Some(entry) = self.entries.get_mut(id) else {
@@ -96,14 +98,14 @@ impl Tasks {
         self.touch(id);
     }
 
-    /// Sends the attempts that are stored. Whether this manager acts is known now, and was not when it heard that they are.
+    /// Sends the stored attempts. Whether this manager acts is known now, unlike when it heard that they are stored.
     pub(super) fn send_stored(&mut self) {
         for (id, attempt) in std::mem::take(&mut self.stored) {
             self.attempt_stored(&id, attempt);
         }
     }
 
-    /// The record that begins this attempt is stored.
+    /// Handles that the record which begins this attempt is stored.
     fn attempt_stored(&mut self, id: &Arc<str>, attempt: u32) {
         let losses = self.losses;
         let Some(entry) = self.entries.get_mut(id) else {
@@ -120,7 +122,7 @@ impl Tasks {
         if self.office.acts {
             self.send(id);
         } else {
-            // who acts now finds the attempt in the bucket, and asks the cells
+            // the manager that acts now finds the attempt in the bucket and asks the cells
             entry.taken_up = true;
             let ask_ms = self.now_ms;
             self.set_step(id, Step::Sent { ask_ms });
@@ -138,7 +140,7 @@ impl Tasks {
         self.out.extend(start.map(ManagerOutput::Start));
     }
 
-    /// An attempt is due to be asked for, or has been.
+    /// Checks an attempt about which the cells are to be asked, or have been.
     pub(super) fn look_for(&mut self, id: &Arc<str>) {
         let now_ms = self.now_ms;
         let Some(entry) = self.entries.get(id) else {
@@ -166,7 +168,7 @@ impl Tasks {
         }
     }
 
-    /// No cell has it.
+    /// Handles that no cell has it.
     fn nowhere(&mut self, id: &Arc<str>) {
         let unix_ms = self.unix_ms();
         let Some(entry) = self.entries.get(id) else {
@@ -196,8 +198,8 @@ impl Tasks {
         self.send(id);
     }
 
-    /// Nothing of it is on its way any more, and the cells have said what of it was begun: the next attempt is for the
-    /// rest.
+    /// Handles that nothing of it is in flight any more and the cells have said what of it was begun: the next attempt
+    /// is for the rest.
     fn not_begun(&mut self, id: &Arc<str>) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -210,7 +212,7 @@ impl Tasks {
         self.wait_again(id, RETRY_ERROR_MS, &why);
     }
 
-    /// That nothing of it was begun this time does not say so of the time before: the cells are asked again.
+    /// Asks the cells again: that nothing was begun this time says nothing about earlier sends of the same attempt.
     fn ask_again(&mut self, id: &Arc<str>, why: &str) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -223,7 +225,7 @@ impl Tasks {
         self.set_step(id, Step::Asking { asked_ms });
     }
 
-    /// It may have been started, and nobody knows.
+    /// Handles that it may have been started but nobody knows.
     fn not_known(&mut self, id: &Arc<str>, why: &str) {
         let Some(entry) = self.entries.get(id) else {
             return;
@@ -236,7 +238,7 @@ impl Tasks {
         self.all_placed(id, found, all - found);
     }
 
-    /// An auctioneer has answered.
+    /// Handles an auctioneer's answer.
     pub(super) fn outcome(
         &mut self,
         attempt: &AttemptId,
@@ -272,7 +274,7 @@ impl Tasks {
         match (outcome.outcome, cell) {
             (Outcome::Placed, Some(cell)) => self.accepted(id, cell, false),
             (Outcome::Unknown, Some(cell)) => self.accepted(id, cell, true),
-            // without a cell the cells are asked; what is queued is answered later, or asked for
+            // without a cell, the cells are asked; a queued one is answered later, or asked for
             (Outcome::Placed | Outcome::Unknown | Outcome::Queued, _) => {}
             (Outcome::Unplaced, _) => {
                 let reason = outcome.reason.as_deref().unwrap_or("unplaced");
@@ -284,7 +286,7 @@ impl Tasks {
         }
     }
 
-    /// A cell has it, or may have it.
+    /// Handles that a cell has it, or may have it.
     pub(super) fn accepted(&mut self, id: &Arc<str>, cell: &str, doubtful: bool) {
         let (now_ms, unix_ms) = (self.now_ms, self.unix_ms());
         let Some(entry) = self.entries.get_mut(id) else {
@@ -308,7 +310,7 @@ impl Tasks {
         self.fits(&shape);
     }
 
-    /// Of a request that is no task.
+    /// Handles the outcomes of a request that is not a task.
     fn instances_outcome(&mut self, id: &Arc<str>, outcomes: &[InstanceOutcome]) {
         let Some(answered) = Answered::read(outcomes) else {
             return;
@@ -337,7 +339,7 @@ impl Tasks {
         }
     }
 
-    /// Nothing is left to place.
+    /// Handles that nothing is left to place.
     fn all_placed(&mut self, id: &Arc<str>, placed: u32, unknown: u32) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;

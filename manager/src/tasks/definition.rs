@@ -1,4 +1,4 @@
-//! What a user stores: a start request, of a task also how long a run may take and how often a failed one is repeated.
+//! What a user stores: a start request; for a task also how long a run may take and how often a failed one is repeated.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use shared::{
     wire::{WireError, check_version, code, parse, unknown_fields},
 };
 
-/// The largest stored request, bytes.
+/// The largest stored request, in bytes.
 pub const MAX_STORED: usize = 400 * 1024;
-/// Repeats of failed runs.
+/// Maximum number of repeats of failed runs.
 const MAX_RETRIES: u32 = 100;
-/// Instances of a stored request that is no task.
+/// Maximum number of instances of a stored request that is not a task.
 pub const MAX_DURABLE_INSTANCES: u32 = 1_000;
-/// The longest time in which a request may be started, and that a run may take.
+/// The longest time within which a request may have to be started, and that a run may take.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);
 
-/// Fields that are not of a start request.
+/// Fields that a start request does not have.
 const OWN_FIELDS: [&str; 3] = ["v", "retries", "timeout"];
 
 /// A start request to store.
@@ -40,13 +40,13 @@ struct OwnFields {
     timeout: Option<Span>,
 }
 
-/// The default is none here: a task's subject says what it is.
+/// Reads the kind without a default, as a task's subject already says what it is.
 #[derive(Deserialize)]
 struct Kinded {
     kind: Option<Kind>,
 }
 
-/// Which kind of work a subject is for.
+/// The kind of work that a subject is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted<'a> {
     /// A task under the id that the subject names.
@@ -56,7 +56,7 @@ pub enum Submitted<'a> {
 }
 
 impl TaskDefinition {
-    /// Reads a definition; an unknown field is an error, as in any configuration.
+    /// Reads a definition. Unknown fields are errors, as in any configuration.
     pub fn read(body: &[u8], what: Submitted<'_>) -> Result<Self, WireError> {
         if body.len() > MAX_STORED {
             let bytes = body.len();

@@ -1,4 +1,4 @@
-//! How runs end: results of cells, what their lists show, cells that are lost. What is repeated, and what is over.
+//! How runs end: results reported by cells, evidence in their lists, lost cells; what is repeated and what is over.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use super::{
 };
 use crate::io::ManagerOutput;
 
-/// How often what failed before its command ran is tried again.
+/// How often a run that failed before its command ran is tried again.
 pub const MAX_FAILURES: u32 = 3;
 /// How long a result is kept.
 pub const KEPT_MS: u64 = 3_600_000;
-/// Before what failed is begun again.
+/// Delay before a failed request is begun again.
 const RETRY_MS: u64 = 1_000;
-/// A stop that has had no effect is sent again.
+/// A stop that had no effect is sent again after this time.
 const STOP_MS: u64 = 5_000;
-/// A list says how a task ended, and the message with its output may come a little later.
+/// A list may report the end of a task shortly before the message with its output arrives.
 const OUTPUT_MS: u64 = 500;
-/// A heartbeat may have been on its way for so long.
+/// How long a heartbeat may have been in flight.
 const OLD_LIST_MS: u64 = 2_000;
 
 /// How a stored request ends.
@@ -52,7 +52,8 @@ impl Ending {
         Self::new(TaskState::Failed, Some(why))
     }
 
-    /// `shared` says which of its instances are another request's.
+    /// Creates the ending of a request whose instances are placed. `shared` says which of them belong to other
+    /// requests.
     pub(super) fn placed(shared: Option<&str>) -> Self {
         Self::new(TaskState::Placed, shared)
     }
@@ -63,7 +64,7 @@ impl Ending {
 }
 
 impl Tasks {
-    /// A stored request is looked at.
+    /// Looks at a stored request.
     pub(super) fn wake(&mut self, id: &Arc<str>) {
         let now_ms = self.now_ms;
         let Some(entry) = self.entries.get(id) else {
@@ -90,7 +91,8 @@ impl Tasks {
         }
     }
 
-    /// It was not started in its time. Else it is looked at again when that is over.
+    /// Returns whether it was not started in time, and ends it if so. Otherwise schedules the next look for when its
+    /// time is over.
     fn is_late(&mut self, id: &Arc<str>) -> bool {
         let Some(entry) = self.entries.get(id) else {
             return true;
@@ -108,7 +110,7 @@ impl Tasks {
         true
     }
 
-    /// What a cell has accepted: has it ended, is it to end, is its cell lost?
+    /// Looks at a request that a cell has accepted: whether it has ended, is to end, or has lost its cell.
     fn look_at_run(&mut self, id: &Arc<str>) {
         let (now_ms, unix_ms) = (self.now_ms, self.unix_ms());
         let Some(entry) = self.entries.get_mut(id) else {
@@ -162,12 +164,12 @@ impl Tasks {
         }
     }
 
-    /// A cell says how a task ended. Every manager takes note.
+    /// Handles a cell's message about how a task ended. Every manager records it.
     pub(super) fn ended(&mut self, mut result: Box<TaskResult>) {
         let Some(id) = self.by_instance.get(&result.instance).cloned() else {
             return;
         };
-        // what a cell says is not trusted to be short
+        // a cell is not trusted to be brief
         result.output = result.output.map(last_of_output);
         result.result = None;
         result.ended = placement::cut(&result.ended).into_owned();
@@ -192,19 +194,19 @@ impl Tasks {
             .as_ref()
             .is_some_and(|heard| heard.output.is_some())
         {
-            // a list has less
+            // a list says less
             return;
         }
         let cell = result.cell.clone();
         (entry.heard, entry.heard_ms) = (Some(result), at_ms);
         if !matches!(entry.step, Step::Accepted { .. }) {
-            // the auctioneer's answer may come later, or never
+            // the auctioneer's answer may come later or never
             self.accepted(id, &cell, false);
         }
         self.look_at(id, at_ms.max(now_ms));
     }
 
-    /// Its run has ended.
+    /// Handles the end of its run.
     fn take_result(&mut self, id: &Arc<str>) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -213,7 +215,7 @@ impl Tasks {
             return;
         };
         if !entry.instances.iter().any(|(_, id)| *id == result.instance) {
-            // of an earlier attempt
+            // it belongs to an earlier attempt
             return self.look_at(id, self.now_ms);
         }
         let record = &mut entry.record;
@@ -261,7 +263,7 @@ impl Tasks {
         }
     }
 
-    /// It may have run, and how it ended is not known.
+    /// Handles that it may have run and that its end is unknown.
     pub(super) fn lost(&mut self, id: &Arc<str>, why: &str) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -275,7 +277,7 @@ impl Tasks {
         }
     }
 
-    /// It is begun again, as an attempt of another number.
+    /// Begins it again, as an attempt with another number.
     fn repeat(&mut self, id: &Arc<str>, why: &str) {
         let unix_ms = self.unix_ms();
         self.off_cell(id);
@@ -286,12 +288,12 @@ impl Tasks {
         self.wait_again(id, RETRY_MS, why);
     }
 
-    /// It is over without having run, or before it ran.
+    /// Ends it without a run.
     pub(super) fn cancel_now(&mut self, id: &Arc<str>) {
         self.finish(id, Ending::cancelled());
     }
 
-    /// It is over.
+    /// Ends it.
     pub(super) fn finish(&mut self, id: &Arc<str>, ending: Ending) {
         let ended_ms = self.unix_ms();
         self.off_cell(id);
@@ -318,7 +320,7 @@ impl Tasks {
         self.room(self.now_ms);
     }
 
-    /// It is stored that it is over.
+    /// Reports its end, which is now stored.
     pub(super) fn tell_end(&mut self, id: &Arc<str>) {
         let Some(entry) = self.entries.get(id) else {
             return;
@@ -335,7 +337,7 @@ impl Tasks {
         self.out.push(ManagerOutput::Event(Box::new(event)));
     }
 
-    /// A cell lists an instance; `list` is the number of its list.
+    /// Handles an instance in a cell's list; `list` is the number of the list.
     pub(crate) fn listed(&mut self, now_ms: u64, cell: &str, list: u32, instance: &Instance) {
         self.now_ms = now_ms;
         let Some(id) = self.by_instance.get(&instance.instance).cloned() else {
@@ -376,7 +378,7 @@ impl Tasks {
         }
     }
 
-    /// A list of a cell is complete: what it ran and the list does not have is not there.
+    /// Handles the end of a cell's list: runs on the cell that are not in the list are gone.
     pub(crate) fn complete(&mut self, now_ms: u64, cell: &str, list: u32, asked_ms: Option<u64>) {
         self.now_ms = now_ms;
         let Some(held) = self.by_cell.get(cell) else {
@@ -395,7 +397,7 @@ impl Tasks {
             }
             match asked_ms {
                 Some(asked_ms) if asked_ms >= proof_ms => gone.push(Arc::clone(id)),
-                // heartbeats list only what runs, and may be older than what is known
+                // heartbeats list only running instances, and may be older than what is known
                 None if now_ms >= proof_ms + OLD_LIST_MS => self.wants_lists = true,
                 _ => {}
             }
@@ -408,13 +410,13 @@ impl Tasks {
         }
     }
 
-    /// Its cell says that it is not there.
+    /// Handles that, according to its cell, it is not there.
     fn not_there(&mut self, id: &Arc<str>) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
         let cell = entry.record.cell.clone().unwrap_or_default();
-        // what ended with its rep is not there either
+        // runs that ended together with their rep are not listed either
         let ran = !entry.record.doubtful || entry.taken_up || entry.losses != self.losses;
         if ran {
             return self.lost(id, &format!("{cell} no longer knows how it ended"));
@@ -430,15 +432,15 @@ impl Tasks {
         }
     }
 
-    /// Another run of a cell's rep follows: what the one before ran is gone, and its list says what that is. What was
-    /// accepted a moment ago may be the new one's.
+    /// Handles a new run of a cell's rep: what the one before ran is gone, and the new one's list says what that is. An
+    /// instance that was accepted a moment ago may belong to the new run.
     pub(crate) fn cell_renewed(&mut self) {
         self.losses += 1;
         self.wants_lists = true;
     }
 
-    /// A ttl has passed since anything may have been missed: cells that are not here by now are lost, whether or not this
-    /// manager has ever heard them.
+    /// Called when a ttl has passed since anything may have been missed: cells that are not here by now are lost,
+    /// whether or not this manager has ever heard them.
     pub(crate) fn look_for_cells(&mut self, now_ms: u64, is_here: impl Fn(&str) -> bool) {
         let cells = self.by_cell.keys().filter(|cell| !is_here(cell));
         let silent: Vec<Arc<str>> = cells.cloned().collect();
@@ -448,7 +450,7 @@ impl Tasks {
     }
 }
 
-/// What a list says of a task that has ended.
+/// Returns what a list says about a task that has ended.
 fn of_list(cell: &str, instance: &Instance) -> TaskResult {
     let ended = placement::cut(instance.ended.as_deref().unwrap_or_default()).into_owned();
     TaskResult {
@@ -463,7 +465,7 @@ fn of_list(cell: &str, instance: &Instance) -> TaskResult {
         signal: instance.signal,
         stopped: ended == "stopped",
         ended,
-        // a list does not say
+        // a list does not say this
         began: true,
         ran_ms: None,
         output: None,

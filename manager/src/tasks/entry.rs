@@ -13,30 +13,30 @@ use shared::{
 use super::record::{TaskPhase, TaskRecord};
 use crate::ids::{CommandKey, Revision, WriteId};
 
-/// What is not started within this time has failed, unless its request has another `queue_timeout`.
+/// A request that is not started within this time has failed, unless it has another `queue_timeout`.
 pub(crate) const START_WITHIN_MS: u64 = 1_800_000;
 
-/// Where a stored request is.
+/// The step at which a stored request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is begun when its turn comes, not before this.
+    /// It is begun when its turn comes, but not before this time.
     Waiting { due_ms: u64 },
-    /// It found no room, and waits for some.
+    /// It found no room and waits for some.
     NoRoom,
     /// Its next attempt is being stored.
     Storing,
-    /// The start was sent, or may have been; the cells are asked at this time if nobody has answered.
+    /// The start was or may have been sent; if nobody has answered, the cells are asked at this time.
     Sent { ask_ms: u64 },
-    /// The cells are to answer a question that was asked then or later.
+    /// The cells are expected to answer a question asked at this time or later.
     Asking { asked_ms: u64 },
-    /// A cell has accepted it. A complete list without it, asked for then or later, proves that it is not there.
+    /// A cell has accepted it. Only a complete list asked for at this time or later can prove that it is not there.
     Accepted { proof_ms: u64 },
-    /// It is over.
+    /// It has ended.
     Over,
 }
 
 impl Step {
-    /// Whether an auctioneer has it.
+    /// Returns whether it counts as in flight: it is being stored or an auctioneer has it.
     pub(super) fn in_flight(self) -> bool {
         matches!(self, Self::Storing | Self::Sent { .. })
     }
@@ -46,71 +46,71 @@ impl Step {
     }
 }
 
-/// What is being stored.
+/// A write in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Writing {
     pub(super) write: WriteId,
     pub(super) value: Bytes,
-    /// It says that the request is to be cancelled.
+    /// Whether it marks the request as to be cancelled.
     pub(super) cancelled: bool,
-    /// It begins this attempt, which is sent once it is stored.
+    /// The attempt that it begins, which is sent once it is stored.
     pub(super) begins: Option<u32>,
-    /// The watch has shown it: it is stored, whatever is answered.
+    /// Whether the watch has shown it: then it is stored, whatever the answer says.
     pub(super) shown: bool,
 }
 
 /// A stored request.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// When it was stored: the order of the queue.
+    /// When it was stored, which determines the order of the queue.
     pub(super) order: u64,
     pub(super) record: TaskRecord,
     pub(super) revision: Revision,
     pub(super) step: Step,
-    /// The last attempt's, with their indices.
+    /// The instances of the last attempt, with their indices.
     pub(super) instances: Vec<(u32, InstanceId)>,
-    /// Indices of the last attempt that cells have listed, of a request that is no task.
+    /// Indices of the last attempt that cells have listed, for a request that is not a task.
     pub(super) found: BTreeSet<u32>,
-    /// Requests of one shape fit in the same places.
+    /// Requests of the same shape fit in the same places.
     pub(super) shape: Arc<str>,
     pub(super) writing: Option<Writing>,
-    /// The record is not stored as it is.
+    /// Whether the record differs from what is stored.
     pub(super) unsaved: bool,
-    /// It is not stored before this.
+    /// It is not stored before this time.
     pub(super) blocked_ms: u64,
-    /// That it found no room is not stored before this: most often its next attempt is stored first.
+    /// That it found no room is not stored before this time, as usually its next attempt is stored first.
     pub(super) later_ms: u64,
-    /// Writes in a row of which it is not known whether they were done.
+    /// Number of writes in a row with an unknown result.
     pub(super) failed_writes: u32,
-    /// Writes in a row that another one came before.
+    /// Number of writes in a row that lost against another writer.
     pub(super) conflicts: u32,
     /// How its run ended.
     pub(super) heard: Option<Box<TaskResult>>,
-    /// When that counts: the message with the output may come after a list.
+    /// When that counts, as the message with the output may arrive after a list.
     pub(super) heard_ms: u64,
-    /// Its cell is lost; that counts from this time.
+    /// Set if its cell is lost: the time from which that counts.
     pub(super) lost_ms: Option<u64>,
     pub(super) cancellers: Vec<CommandKey>,
-    /// How many cells had been lost when the last attempt was sent.
+    /// Number of cells that had been lost when the last attempt was sent.
     pub(super) losses: u64,
-    /// It is not this manager that sent the last attempt, or not in its present term.
+    /// Whether the last attempt was sent by another manager or in an earlier term of this one.
     pub(super) taken_up: bool,
     /// How often this manager has sent the last attempt, and when last.
     pub(super) sends: u32,
     pub(super) sent_ms: u64,
-    /// An auctioneer has answered the last of these: it began nothing.
+    /// Whether an auctioneer has answered the last send by saying that it began nothing.
     pub(super) refused: bool,
-    /// When one was sent that nobody has answered, the last one of those.
+    /// When the latest send without any answer happened.
     pub(super) unanswered_ms: u64,
-    /// The last list of its cell that had it.
+    /// The last list of its cell that contained it.
     pub(super) list: u32,
-    /// When its stop was sent last; 0 = never.
+    /// When a stop for it was last sent; 0 = never.
     pub(super) stop_ms: u64,
-    /// When it is looked at next.
+    /// When it is next looked at.
     pub(super) wake_ms: u64,
-    /// The watch has not shown it since it began again.
+    /// Whether the watch has not shown it since it began again.
     pub(super) unshown: bool,
-    /// About what it takes in memory.
+    /// Approximate size in memory.
     pub(super) bytes: usize,
 }
 
@@ -148,17 +148,17 @@ impl Entry {
         }
     }
 
-    /// The last attempt was sent more than once.
+    /// Returns whether the last attempt was sent more than once.
     pub(super) fn is_resent(&self) -> bool {
         self.sends > 1 || (self.taken_up && self.sends > 0)
     }
 
-    /// The last attempt is sent now.
+    /// Records that the last attempt is sent now.
     pub(super) fn sends_now(&mut self, now_ms: u64) {
         if self.sends > 0 && !self.refused {
             self.unanswered_ms = self.sent_ms;
         } else if self.sends == 0 {
-            // another manager may have sent it until this one took its place
+            // another manager may have sent it until this one took over
             self.unanswered_ms = if self.taken_up { now_ms } else { 0 };
         }
         self.sends += 1;
@@ -169,7 +169,7 @@ impl Entry {
         self.record.request.kind == Kind::Task
     }
 
-    /// The id of the last attempt's request; none before the first one.
+    /// Returns the id of the last attempt's request; none before the first attempt.
     pub(super) fn attempt_id(&self) -> Option<AttemptId> {
         Some(AttemptId {
             bucket: self.record.bucket?,
@@ -178,7 +178,7 @@ impl Entry {
         })
     }
 
-    /// The instances of the last attempt.
+    /// Returns the instances of the last attempt.
     pub(super) fn attempt_instances(&self) -> Vec<(u32, InstanceId)> {
         let Some(id) = self.attempt_id() else {
             return Vec::new();
@@ -191,7 +191,7 @@ impl Entry {
         self.record.left.iter().map(instance).collect()
     }
 
-    /// The request of the last attempt: the same each time.
+    /// Returns the request of the last attempt, which is the same each time.
     pub(super) fn start(&self) -> Option<Arc<Request>> {
         let mut request = Request::clone(&self.record.request);
         request.id = self.attempt_id()?.to_string();
@@ -203,24 +203,24 @@ impl Entry {
         Some(Arc::new(request))
     }
 
-    /// Until when it must have been started, milliseconds since 1970.
+    /// Returns by when it must have been started, in milliseconds since 1970.
     pub(super) fn start_by_ms(&self) -> u64 {
         let wait = self.record.request.queue_timeout;
         let wait_ms = wait.map_or(START_WITHIN_MS, |wait| millis(wait.0));
         self.record.waiting_ms.saturating_add(wait_ms)
     }
 
-    /// Whether another cell than this one has accepted it.
+    /// Returns whether a cell other than this one has accepted it.
     pub(super) fn is_on_another(&self, cell: &str) -> bool {
         matches!(self.step, Step::Accepted { .. })
             && !self.record.doubtful
             && self.record.cell.as_deref() != Some(cell)
     }
 
-    /// As users see it.
+    /// Returns its state as users see it.
     pub(super) fn status(&self) -> TaskStatus {
         let record = &self.record;
-        // nobody is told of an end that may be lost
+        // an end that may yet be lost is not reported
         let stored = !self.unsaved && self.writing.is_none();
         let end = record.end.as_ref().filter(|_| stored);
         let state = match (end, self.step, record.phase) {
@@ -252,7 +252,7 @@ impl Entry {
     }
 }
 
-/// What decides where a request fits, as text.
+/// Returns, as text, everything that determines where a request fits.
 pub(super) fn shape(request: &Request) -> Arc<str> {
     let Request {
         memory_mb,

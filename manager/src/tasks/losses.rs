@@ -1,18 +1,18 @@
-//! Cells that are lost or withdraw: when what they ran counts as gone.
+//! Lost and withdrawn cells: when their runs count as gone.
 
 use super::Tasks;
 
-/// A cell that withdrew is still ending what it ran; one that is not heard may be back soon.
+/// A cell that withdrew is still ending its instances; one that is not heard may soon be back.
 pub(super) const LEAVING_MS: u64 = 15_000;
 
 impl Tasks {
-    /// A cell is lost.
+    /// Handles the loss of a cell.
     pub(crate) fn cell_lost(&mut self, now_ms: u64, cell: &str) {
         self.losses += 1;
         self.gone_with(now_ms, cell, 0);
     }
 
-    /// A cell withdrew. Drained, it runs nothing; else it is still ending what it ran.
+    /// Handles a withdrawal. A drained cell runs nothing; any other one is still ending its instances.
     pub(crate) fn cell_left(&mut self, now_ms: u64, cell: &str, drained: bool) {
         self.losses += u64::from(!drained);
         self.gone_with(now_ms, cell, LEAVING_MS);

@@ -1,4 +1,4 @@
-//! What is asked: to store a request, to cancel one. Any manager may answer, also one that does not hold the lease.
+//! Commands to store or cancel a request. Any manager may answer them, even one that does not hold the lease.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,26 +20,26 @@ use crate::{
     stored::{FORMAT, unavailable},
 };
 
-/// Stored requests that are not over; further ones are refused.
+/// Maximum number of stored requests that have not ended; further ones are refused.
 pub const MAX_OPEN: usize = 50_000;
-/// Bytes of those; further ones are refused. And bytes of results.
+/// Maximum size of those in bytes; further ones are refused. The same limit applies to results.
 pub(super) const MAX_BYTES: usize = 256 * 1024 * 1024;
-/// Results that are kept; beyond that the oldest go first.
+/// Maximum number of results that are kept; beyond that, the oldest are deleted first.
 pub const MAX_RESULTS: usize = 20_000;
-/// How long it is remembered that an id was deleted: for longer than cells and auctioneers remember what ran under it.
+/// How long a deleted id is remembered, which is longer than cells and auctioneers remember what ran under it.
 pub(super) const DELETED_MS: u64 = 900_000;
-/// Deleted ids that are remembered.
+/// Maximum number of deleted ids that are remembered.
 const MAX_DELETED: usize = 50_000;
-/// Commands that wait for the bucket.
+/// Maximum number of commands that wait for the bucket.
 const MAX_PENDING: usize = 4_096;
-/// Cancellations of one request that wait for the bucket.
+/// Maximum number of cancellations of one request that wait for the bucket.
 const MAX_CANCELLERS: usize = 64;
-/// Between two tries: by then the watch shows what came before.
+/// Pause between two attempts, after which the watch shows what was written before.
 const AGAIN_MS: u64 = 200;
-/// Whoever asks waits for 10 s.
+/// How long a command may wait; the client waits for 10 s.
 const MAX_WAIT_MS: u64 = 8_000;
 
-/// A command that is tried again.
+/// A command that is yet to be tried or to be tried again.
 #[derive(Clone, Debug)]
 pub(super) struct PendingTask {
     to: CommandKey,
@@ -47,17 +47,17 @@ pub(super) struct PendingTask {
     command: TaskCommand,
     since_ms: u64,
     pub(super) due_ms: u64,
-    /// It may be stored.
+    /// Whether it may be stored.
     written: bool,
-    /// The number before that of its first attempt: what ran under a deleted id is not taken for it.
+    /// The number before that of its first attempt, so that nothing that ran under a deleted id is mistaken for it.
     attempt: u32,
 }
 
-/// Ids whose deletion the bucket may still have.
+/// Ids whose deletion markers the bucket may still have.
 #[derive(Debug, Default)]
 pub(super) struct Deleted {
     revisions: FastMap<Arc<str>, Revision>,
-    /// The first first, with those that have been stored again.
+    /// The earliest first, including those that have been stored again.
     order: VecDeque<(u64, Arc<str>, Revision)>,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Creation {
 }
 
 impl Tasks {
-    /// A command came.
+    /// Takes a command.
     pub(super) fn command(&mut self, to: CommandKey, id: String, command: TaskCommand) {
         if self.pending.len() + self.creations.len() >= MAX_PENDING {
             let error = WireError::new(code::OVERLOADED, "too many requests wait; try again");
@@ -193,7 +193,7 @@ impl Tasks {
         self.out.push(ManagerOutput::Task(Box::new(output)));
     }
 
-    /// Why nothing new is stored now.
+    /// Returns why nothing new is stored at present, if that is so.
     fn refuses(&self) -> Option<WireError> {
         let message = if self.open + self.creations.len() >= MAX_OPEN {
             format!("{MAX_OPEN} stored requests have not ended; try again later")
@@ -210,7 +210,7 @@ impl Tasks {
         Some(WireError::new(code::OVERLOADED, message))
     }
 
-    /// A new request, as old as the command.
+    /// Creates the record of a new request, which is as old as its command.
     fn new_record(&self, definition: &TaskDefinition, pending: &PendingTask) -> TaskRecord {
         let submitted_ms = pending.since_ms + self.unix_offset_ms;
         let instances = definition.request.instances;
@@ -249,7 +249,8 @@ impl Tasks {
         self.pending.push(pending);
     }
 
-    /// A new request is stored, or not: then it is tried again, unless the watch shows that somebody was first.
+    /// Handles the end of the write of a new request. If it failed it is tried again, unless the watch shows that
+    /// somebody else was first.
     pub(super) fn created(&mut self, creation: Creation, result: WriteResult) {
         let Creation {
             mut pending,
@@ -267,7 +268,7 @@ impl Tasks {
             }
             pending.written |= result == WriteResult::Failed;
             if result == WriteResult::Conflict {
-                // what said that it was deleted is gone meanwhile, or the watch shows what is there
+                // either its deletion marker has gone, or the watch is going to show what is stored
                 self.deleted.remove(&pending.id);
             }
             return self.again(pending);
@@ -309,7 +310,7 @@ impl Tasks {
         self.look_at(&id, self.now_ms);
     }
 
-    /// It is stored that the request is to be cancelled, or is over.
+    /// Answers cancellations once it is stored that the request is to be cancelled or has ended.
     pub(super) fn answer_cancellers(&mut self, id: &Arc<str>) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -322,7 +323,7 @@ impl Tasks {
         }
     }
 
-    /// It is not there any more.
+    /// Answers cancellations of a request that no longer exists.
     pub(super) fn refuse_cancellers(&mut self, id: &str, cancellers: Vec<CommandKey>) {
         for to in cancellers {
             let message = format!("{id} is no longer stored");

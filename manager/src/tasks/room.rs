@@ -1,49 +1,49 @@
-//! What waits: for its turn, for room, for its next attempt. What found no room waits with everything of its shape, and
-//! the two oldest of each shape are tried when there may be room; each that fits lets two more follow.
+//! Requests that wait for their turn, for room, or for their next attempt. Requests that found no room wait by shape:
+//! the two oldest of each shape are tried when there may be room, and each that fits lets two more follow.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Tasks, entry::Step, record::TaskPhase};
 
-/// How soon after a change what found no room is tried again.
+/// Delay after a change before what found no room is tried again.
 const ROOM_MS: u64 = 200;
-/// A shape of which nothing fits is tried at most this often, however often there may be room: the pause doubles each
-/// time up to this.
+/// The longest pause between two tries of a shape of which nothing fits, however often there may be room; the pause
+/// doubles each time up to this.
 const LONGEST_PAUSE_MS: u64 = 5_000;
-/// What found no room is tried again after this at the latest: a change may be missed.
+/// Requests that found no room are tried again after this time at the latest, as a change may be missed.
 const RETRY_MS: u64 = 30_000;
-/// That something found no room is stored after this, if it was not tried again.
+/// Delay before it is stored that a request found no room, if it was not tried again.
 const LATER_MS: u64 = 10_000;
-/// How many of a shape are tried when one may fit.
+/// Number of requests of a shape that are tried when one may fit.
 const TRIED: usize = 2;
-/// Shapes that are tried at once.
+/// Maximum number of shapes that are tried at once.
 const MAX_SHAPES: usize = 256;
 
-/// What fits in the same places and waits for room.
+/// Requests that fit in the same places and wait for room.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
-    /// By the time of submission.
+    /// In the order of their submission.
     waiting: BTreeSet<(u64, Arc<str>)>,
-    /// It is not tried before this.
+    /// It is not tried before this time.
     try_ms: u64,
     /// The last pause after a try that found no room; 0 = one has fitted since.
     pause_ms: u64,
 }
 
 impl Shape {
-    /// How many wait.
+    /// Returns how many wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 }
 
 impl Tasks {
-    /// There may be more room than before.
+    /// Notes that there may be more room than before.
     pub(crate) fn room(&mut self, now_ms: u64) {
         self.room_ms = self.room_ms.min(now_ms + ROOM_MS);
     }
 
-    /// It waits for its turn: behind what found no room and is as large.
+    /// Lets a request wait for its turn, behind requests of its shape that found no room.
     pub(super) fn queue(&mut self, id: &Arc<str>) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -66,13 +66,13 @@ impl Tasks {
         self.room_ms = self.room_ms.min(self.now_ms + RETRY_MS);
     }
 
-    /// It waits for room from now on.
+    /// Adds a request to those of its shape that wait for room.
     pub(super) fn enter_shape(&mut self, shape: Arc<str>, order: u64, id: &Arc<str>) {
         let shape = self.no_room.entry(shape).or_default();
         shape.waiting.insert((order, Arc::clone(id)));
     }
 
-    /// It does not wait for room any more.
+    /// Removes a request from those that wait for room.
     pub(super) fn leave_shape(&mut self, name: &Arc<str>, order: u64, id: &Arc<str>) {
         if let Some(shape) = self.no_room.get_mut(name) {
             shape.waiting.remove(&(order, Arc::clone(id)));
@@ -82,7 +82,7 @@ impl Tasks {
         }
     }
 
-    /// It found no room.
+    /// Handles that a request found no room.
     pub(super) fn no_room_for(&mut self, id: &Arc<str>, reason: &str) {
         let now_ms = self.now_ms;
         let Some(entry) = self.entries.get_mut(id) else {
@@ -90,7 +90,7 @@ impl Tasks {
         };
         entry.record.why = Some(placement::cut(reason).into_owned());
         entry.record.phase = TaskPhase::Waiting;
-        // the attempt that follows is stored anyway; and whoever finds this one stored asks for it
+        // the attempt that follows is stored anyway, and a manager that finds this one stored asks for it
         (entry.unsaved, entry.later_ms) = (true, now_ms + LATER_MS);
         let shape = Arc::clone(&entry.shape);
         if entry.record.cancelled {
@@ -105,7 +105,7 @@ impl Tasks {
         self.wait_for_room(id);
     }
 
-    /// It waits for so long, and then for its turn.
+    /// Lets a request wait for `wait_ms`, and then for its turn.
     pub(super) fn wait_again(&mut self, id: &Arc<str>, wait_ms: u64, why: &str) {
         let due_ms = self.now_ms + wait_ms;
         let Some(entry) = self.entries.get_mut(id) else {
@@ -121,7 +121,7 @@ impl Tasks {
         self.set_step(id, Step::Waiting { due_ms });
     }
 
-    /// Tries some of each shape, when there may be room.
+    /// Tries some requests of each shape if there may be room.
     pub(super) fn release(&mut self) {
         let now_ms = self.now_ms;
         if now_ms < self.room_ms {
@@ -154,7 +154,7 @@ impl Tasks {
         }
     }
 
-    /// One of this shape found room: others may.
+    /// Handles that a request of this shape found room: others may too.
     pub(super) fn fits(&mut self, name: &Arc<str>) {
         if let Some(shape) = self.no_room.get_mut(name) {
             (shape.try_ms, shape.pause_ms) = (0, 0);
@@ -162,7 +162,7 @@ impl Tasks {
         }
     }
 
-    /// Tries the oldest of a shape.
+    /// Tries the oldest requests of a shape.
     fn try_some(&mut self, name: &Arc<str>) {
         let due_ms = self.now_ms;
         let Some(shape) = self.no_room.get(name) else {

@@ -1,4 +1,4 @@
-//! All stored requests: their steps, their timers, what the watch of the bucket shows.
+//! All stored requests: their steps, their timers and what the watch of the bucket shows.
 
 use std::sync::Arc;
 
@@ -63,17 +63,17 @@ impl Tasks {
         std::mem::take(&mut self.out)
     }
 
-    /// Whether the cells are to be asked for their instances.
+    /// Returns whether the cells are to be asked for their instances, and resets that.
     pub(crate) fn take_question(&mut self) -> bool {
         std::mem::take(&mut self.wants_lists)
     }
 
-    /// Whether it matters which cells have answered.
+    /// Returns whether it matters which cells have answered.
     pub(crate) fn is_asking(&self) -> bool {
         self.asking > 0
     }
 
-    /// When [`Tasks::run`] must be called at the latest.
+    /// Returns by when [`Tasks::run`] must be called.
     pub(crate) fn next_ms(&self) -> u64 {
         let pending = self.pending.iter().map(|pending| pending.due_ms).min();
         let acting = if self.office.acts {
@@ -91,7 +91,7 @@ impl Tasks {
         pending.unwrap_or(u64::MAX).min(acting).min(self.save_ms)
     }
 
-    /// Results are forgotten after an hour. The server deletes them by itself, and its watch does not say so.
+    /// Forgets results after an hour. The server deletes them by itself, which its watch does not show.
     fn forget_old(&mut self) {
         let before_ms = self.unix_ms().saturating_sub(KEPT_MS);
         while let Some((ended_ms, id)) = self.over.first().cloned()
@@ -99,7 +99,7 @@ impl Tasks {
         {
             let entry = self.entries.get(&id);
             if entry.is_some_and(|entry| entry.writing.is_some() || entry.unsaved) {
-                // while it is not stored that it is over, another manager would carry it out again
+                // until its end is stored, another manager would carry it out again
                 return;
             }
             self.over.pop_first();
@@ -107,32 +107,32 @@ impl Tasks {
         }
     }
 
-    /// How many it knows.
+    /// Returns the number of known requests.
     pub(crate) fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many are not over.
+    /// Returns the number of requests that have not ended.
     pub(crate) fn open(&self) -> usize {
         self.open
     }
 
-    /// About how many bytes of memory those take that are not over.
+    /// Returns the approximate size in memory of those that have not ended.
     pub(crate) fn open_bytes(&self) -> usize {
         self.open_bytes
     }
 
-    /// How many wait for room or for their turn.
+    /// Returns the number of requests that wait for room or for their turn.
     pub(crate) fn waiting(&self) -> usize {
         self.no_room.values().map(Shape::len).sum::<usize>() + self.ready.len()
     }
 
-    /// One as users see it.
+    /// Returns the state of one as users see it.
     pub(crate) fn status(&self, id: &str) -> Option<TaskStatus> {
         self.entries.get(id).map(Entry::status)
     }
 
-    /// The ids and apps of those after this id, in their order.
+    /// Returns the ids and apps of those after this id, in order.
     pub(crate) fn after(&self, id: &str) -> impl Iterator<Item = (&str, &str)> {
         let from = (
             std::ops::Bound::Excluded(Arc::<str>::from(id)),
@@ -146,12 +146,12 @@ impl Tasks {
         self.now_ms + self.unix_offset_ms
     }
 
-    /// A time since 1970 on the machine's clock.
+    /// Converts a time since 1970 to the machine's clock.
     pub(super) fn own_ms(&self, unix_ms: u64) -> u64 {
         unix_ms.saturating_sub(self.unix_offset_ms)
     }
 
-    /// It is looked at then, or before.
+    /// Schedules a look at a request at this time at the latest.
     pub(super) fn look_at(&mut self, id: &Arc<str>, at_ms: u64) {
         if let Some(entry) = self.entries.get_mut(id)
             && at_ms < entry.wake_ms
@@ -191,7 +191,7 @@ impl Tasks {
         self.look_at(id, self.now_ms);
     }
 
-    /// It is on no cell any more.
+    /// Removes a request from its cell.
     pub(super) fn off_cell(&mut self, id: &Arc<str>) {
         let Some(entry) = self.entries.get(id) else {
             return;
@@ -207,7 +207,7 @@ impl Tasks {
         }
     }
 
-    /// Its instances are those of its present attempt; none when nothing of it is on its way.
+    /// Sets its instances to those of its present attempt; none if nothing of it is in flight.
     pub(super) fn name_instances(&mut self, id: &Arc<str>) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -225,7 +225,7 @@ impl Tasks {
         }
     }
 
-    /// The record has changed.
+    /// Marks its record as changed.
     pub(super) fn touch(&mut self, id: &Arc<str>) {
         if let Some(entry) = self.entries.get_mut(id) {
             (entry.unsaved, entry.later_ms) = (true, 0);
@@ -233,7 +233,7 @@ impl Tasks {
         }
     }
 
-    /// A value as the watch shows it.
+    /// Handles a value as the watch shows it.
     fn shown(
         &mut self,
         id: &str,
@@ -256,7 +256,7 @@ impl Tasks {
             }
             let own = entry.writing.as_mut().filter(|w| w.value == *value);
             if let Some(own) = own {
-                // its acknowledgement follows, or is lost
+                // its acknowledgement follows or is lost
                 own.shown = true;
                 entry.revision = revision;
                 return Ok(());
@@ -270,7 +270,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// This is what is stored, in so many bytes.
+    /// Adopts what is stored; `bytes` is its size.
     pub(super) fn adopt(
         &mut self,
         id: &Arc<str>,
@@ -299,7 +299,7 @@ impl Tasks {
                     self.over.remove(&(end.ended_ms, Arc::clone(id)));
                 }
                 (entry.record, entry.revision) = (record, revision);
-                // what is being written is of an earlier record, and comes too late
+                // a write in progress is based on an earlier record, and comes too late
                 (entry.unsaved, entry.writing) = (false, None);
                 if !entry.cancellers.is_empty() && entry.record.end.is_none() {
                     entry.record.cancelled = true;
@@ -311,7 +311,7 @@ impl Tasks {
         self.step_as_stored(id);
     }
 
-    /// Where it is as far as what is stored says.
+    /// Sets the step that follows from what is stored.
     fn step_as_stored(&mut self, id: &Arc<str>) {
         let now_ms = self.now_ms;
         let Some(entry) = self.entries.get_mut(id) else {
@@ -337,7 +337,7 @@ impl Tasks {
         }
     }
 
-    /// Nothing is known of it any more.
+    /// Forgets a request.
     pub(super) fn forget(&mut self, id: &Arc<str>) {
         self.off_cell(id);
         self.set_step(id, Step::Over);
@@ -355,14 +355,14 @@ impl Tasks {
         self.refuse_cancellers(id, entry.cancellers);
     }
 
-    /// The watch ended: everything is shown again.
+    /// Handles the end of the watch: everything will be shown again.
     pub(crate) fn interrupted(&mut self) {
         for entry in self.entries.values_mut() {
             entry.unshown = true;
         }
     }
 
-    /// Everything was shown: what was not is not there any more.
+    /// Handles that everything was shown: requests that were not shown no longer exist.
     pub(crate) fn shown_all(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         let gone = self.entries.iter().filter(|(_, entry)| entry.unshown);
@@ -372,7 +372,7 @@ impl Tasks {
         }
     }
 
-    /// Messages were held up: what was sent may be on its way only now.
+    /// Handles that messages were held up: starts that were sent may be in flight only now.
     pub(crate) fn settle(&mut self, now_ms: u64) {
         if self.in_flight + self.asking == 0 {
             return;
@@ -386,7 +386,7 @@ impl Tasks {
         }
     }
 
-    /// This manager acts from now on: what others have sent may be anywhere.
+    /// Handles that this manager acts from now on: starts that others have sent may be anywhere.
     pub(crate) fn gained(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         let open = self.entries.iter().filter(|(_, e)| e.step != Step::Over);

@@ -1,4 +1,4 @@
-//! What is written to the bucket, and what follows from how that ended. One write of a request is on its way at a time,
+//! Writes to the bucket, and what follows from their results. There is at most one write in flight for each request,
 //! and each names the revision that it replaces.
 
 use std::{sync::Arc, time::Duration};
@@ -17,18 +17,19 @@ use crate::{
     io::{ManagerOutput, TaskOutput, WriteResult},
 };
 
-/// After a write that was not done; doubled each time while the bucket does not answer, and at most.
+/// The wait after a write without effect, and the longest one: it doubles each time while the bucket does not answer.
 const AGAIN_MS: u64 = 1_000;
 const LONGEST_AGAIN_MS: u64 = 30_000;
-/// After so many writes in a row that were not answered nothing new is stored for a while.
+/// After this many unanswered writes in a row nothing new is stored for a while.
 const MAX_FAILED_WRITES: u32 = 3;
-/// Somebody has emptied the bucket: what another one came before so often, and the watch has not shown, is forgotten.
+/// After this many conflicts in a row that the watch does not explain, a request is forgotten: somebody has emptied the
+/// bucket.
 const MAX_CONFLICTS: u32 = 60;
-/// Results that are deleted at a time.
+/// Maximum number of results that are deleted at a time.
 const MAX_DELETIONS: usize = 64;
-/// Results that are looked at for these: one that is not stored yet is not deleted.
+/// Number of results looked at for these, as results that are not stored yet are not deleted.
 const LOOKED_AT: usize = 256;
-/// What says that an id was deleted is kept for this long.
+/// How long a deletion marker of an id is kept.
 const MARKER: Duration = Duration::from_millis(DELETED_MS);
 
 impl Tasks {
@@ -45,12 +46,12 @@ impl Tasks {
             let Some(entry) = self.entries.get(&id).filter(|entry| entry.unsaved) else {
                 continue;
             };
-            // what is being written is looked at again when that is over
+            // it is looked at again when the write in progress has ended
             if entry.writing.is_some() {
                 continue;
             }
             if !acts && entry.cancellers.is_empty() {
-                // who acts stores it: this manager, perhaps, a moment later
+                // the acting manager stores it, which may be this one a moment later
                 self.unsaved.insert(id);
                 continue;
             }
@@ -83,7 +84,7 @@ impl Tasks {
             id: Arc::clone(id),
             value: Some(value),
             expected: entry.revision,
-            // the server deletes it, also when no manager is there
+            // the server deletes it even if no manager is there
             ttl: is_over.then_some(Duration::from_millis(KEPT_MS)),
         };
         self.writes.insert(write, Arc::clone(id));
@@ -95,7 +96,7 @@ impl Tasks {
         results > MAX_RESULTS || self.bytes - self.open_bytes > MAX_BYTES
     }
 
-    /// When more surplus results are to be deleted.
+    /// Returns when more surplus results are to be deleted.
     pub(super) fn surplus_ms(&self) -> u64 {
         if self.deletions.is_empty() && self.is_surplus() {
             return self.delete_ms;
@@ -103,8 +104,8 @@ impl Tasks {
         u64::MAX
     }
 
-    /// Deletes the oldest results where there are too many, some at a time. What is over and not stored as that is kept:
-    /// another manager would carry it out again.
+    /// Deletes the oldest results if there are too many, some at a time. Results that are not stored yet are kept, as
+    /// another manager would carry the request out again.
     pub(super) fn delete_surplus(&mut self) {
         if self.now_ms < self.delete_ms || !self.is_surplus() {
             return;
@@ -126,7 +127,7 @@ impl Tasks {
         }
     }
 
-    /// Deletes a result. It is forgotten when that is stored.
+    /// Deletes a result. It is forgotten once the deletion is stored.
     fn delete(&mut self, id: &Arc<str>) {
         let write = self.next_write();
         let Some(entry) = self.entries.get(id) else {
@@ -171,7 +172,7 @@ impl Tasks {
         }
         let revision = match result {
             WriteResult::Written(revision) => revision,
-            // only who is told that an attempt is stored sends it
+            // an attempt is sent only by the manager that is told that it is stored
             _ if writing.shown && writing.begins.is_none() => entry.revision,
             _ => return self.not_written(&id, writing.begins, result),
         };
@@ -179,7 +180,7 @@ impl Tasks {
         (entry.failed_writes, entry.conflicts) = (0, 0);
         let is_over = entry.record.phase == TaskPhase::Over && !entry.unsaved;
         if let Some(end) = entry.record.end.as_mut().filter(|_| is_over) {
-            // read from the bucket where it is asked for
+            // it is read from the bucket when it is asked for
             end.output = None;
             self.tell_end(&id);
         }
@@ -191,7 +192,7 @@ impl Tasks {
         }
     }
 
-    /// Whether the bucket answers: while it does not nothing new is stored.
+    /// Records whether the bucket answers: while it does not, nothing new is stored.
     fn answered(&mut self, result: WriteResult) {
         if result != WriteResult::Failed {
             (self.failed_writes, self.refuse_ms) = (0, 0);
@@ -203,7 +204,7 @@ impl Tasks {
         }
     }
 
-    /// What was accepted is kept, however long the bucket does not answer.
+    /// Handles a write that was not done. An accepted request is kept, however long the bucket does not answer.
     fn not_written(&mut self, id: &Arc<str>, begins: Option<u32>, result: WriteResult) {
         let now_ms = self.now_ms;
         let Some(entry) = self.entries.get_mut(id) else {
@@ -221,7 +222,8 @@ impl Tasks {
             return self.forget(id);
         }
         if entry.step == Step::Storing && begins == Some(entry.record.attempt) {
-            // nothing was sent: the number is not used again, and what was stored all the same is shown by the watch
+            // nothing was sent: the number is not used again, and if the write was stored all the same, the watch shows
+            // it
             entry.record.phase = TaskPhase::Waiting;
             entry.unsaved = false;
             self.unsaved.remove(id);
@@ -233,7 +235,7 @@ impl Tasks {
     }
 }
 
-/// The wait after a write that was not answered, when so many before it were not, either.
+/// Returns the wait after an unanswered write that follows `before` others.
 fn pause_ms(before: u32) -> u64 {
     let doubled = before.min(u64::BITS - 1);
     AGAIN_MS.saturating_mul(1 << doubled).min(LONGEST_AGAIN_MS)

@@ -1,4 +1,4 @@
-//! The cells of a world, and what auctioneers and cells say.
+//! The cells of a world, and the messages of auctioneers and cells.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl World {
         self.give(ManagerInput::Cell(heard));
     }
 
-    /// The list of a cell, as it is now.
+    /// Returns the present list of a cell.
     pub(super) fn list_of(&self, name: &str) -> InstancesAnswer {
         let cell = &self.cells[name];
         let instances = cell.held.iter().map(|(id, held)| Instance {
@@ -42,6 +42,7 @@ impl World {
             state: held.state,
             age_ms: self.now - held.since_ms,
             ready: cell.unready.contains(id).then_some(false),
+            restarts: held.restarts,
             ..lists::instance(*id, "A", held.index)
         });
         InstancesAnswer {
@@ -61,7 +62,7 @@ impl World {
         self.give(ManagerInput::Listed { question, list });
     }
 
-    /// A cell has an instance, and says nothing yet.
+    /// Gives a cell an instance without reporting it yet.
     pub(super) fn add(
         &mut self,
         cell: &str,
@@ -78,12 +79,13 @@ impl World {
             index,
             state,
             since_ms,
+            restarts: 0,
         };
         cell.held.insert(id, held);
         id
     }
 
-    /// An auctioneer says that cells accepted these.
+    /// Has an auctioneer say that cells accepted these.
     pub(super) fn placed(&mut self, request: &str, on: &[(u32, &str)]) {
         self.outcome(request, on, Outcome::Placed, None);
     }
@@ -121,7 +123,7 @@ impl World {
         });
     }
 
-    /// A start is carried out: each index is accepted by a cell and runs there.
+    /// Carries out a start: a cell accepts each index and runs it.
     pub(super) fn runs(&mut self, request: &str, on: &[(u32, &str)]) {
         self.placed(request, on);
         for (index, cell) in on {
@@ -134,17 +136,19 @@ impl World {
         }
     }
 
-    /// The state of an instance changes, and its cell says so.
+    /// Changes the state of an instance, which its cell reports.
     pub(super) fn becomes(&mut self, cell: &str, id: InstanceId, state: InstanceState) {
         let now = self.now;
         let sim = self.cell(cell);
         sim.seq += 1;
         let held = sim.held.get_mut(&id).expect("an instance");
+        let again = state == InstanceState::Starting || held.state == InstanceState::Restarting;
+        held.restarts += u32::from(again);
         (held.state, held.since_ms) = (state, now);
         self.list(cell, None);
     }
 
-    /// An instance ends for good.
+    /// Ends an instance for good.
     pub(super) fn end(&mut self, cell: &str, id: InstanceId, what: &str, ran_ms: u64) {
         let sim = self.cell(cell);
         sim.seq += 1;
@@ -165,12 +169,38 @@ impl World {
         id: InstanceId,
         (is_final, ran_ms): (bool, u64),
     ) {
+        let held = self.cell(cell).held.get_mut(&id);
+        let restarts = held.map_or(0, |held| {
+            // it begins anew, and ends once in each attempt
+            held.restarts += u32::from(what == kind::RESTARTED);
+            if what == kind::CRASHED {
+                held.state = InstanceState::Restarting;
+            }
+            held.restarts
+        });
+        self.told(cell, what, id, (index, restarts), (is_final, ran_ms));
+    }
+
+    /// An event about the attempt of index 0 after so many restarts.
+    pub(super) fn attempt(&mut self, cell: &str, what: &str, id: InstanceId, restarts: u32) {
+        self.told(cell, what, id, (0, restarts), (false, 0));
+    }
+
+    fn told(
+        &mut self,
+        cell: &str,
+        what: &str,
+        id: InstanceId,
+        (index, restarts): (u32, u32),
+        (is_final, ran_ms): (bool, u64),
+    ) {
         let mut event = Event::app(what, "A");
         event.cell = Some(cell.into());
         event.instances = vec![EventInstance {
             index,
             instance: Some(id),
             is_final,
+            restarts: (restarts > 0).then_some(restarts),
             ran: Some(Span(Duration::from_millis(ran_ms))),
             ended: (what == kind::CRASHED).then(|| "exit 1".into()),
             ..EventInstance::default()
@@ -178,7 +208,7 @@ impl World {
         self.give(ManagerInput::Event(Box::new(event)));
     }
 
-    /// Where an index runs: cell and id.
+    /// Returns where an index runs: cell and id.
     pub(super) fn at(&self, index: u32) -> Vec<(String, InstanceId)> {
         let all = self.cells.iter().flat_map(|(name, cell)| {
             let held = cell
@@ -190,7 +220,7 @@ impl World {
         all.collect()
     }
 
-    /// The only instance of an index.
+    /// Returns the only instance of an index.
     pub(super) fn only(&self, index: u32) -> (String, InstanceId) {
         let at = self.at(index);
         assert_eq!(at.len(), 1, "index {index}: {at:?}");
@@ -225,6 +255,7 @@ impl World {
                     index,
                     state: InstanceState::Running,
                     since_ms,
+                    restarts: 0,
                 };
                 cell.held.insert(id, held);
                 on.push((index, name));

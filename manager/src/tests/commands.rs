@@ -146,10 +146,10 @@ fn what_an_import_restored_is_no_older_bucket() {
     assert_eq!(w.starts().len(), 1, "it is kept running");
 }
 
-/// Auctioneers and cells remember ids, and take another wave of the same id for a repeat.
+/// Auctioneers and cells remember ids, and would take another wave of the same id for a repeat.
 #[test]
 fn a_restored_app_uses_no_wave_twice() {
-    // a crash that is not followed by a start at once is stored by itself
+    // a crash that is not followed by an immediate start is stored by itself
     for crashes in [false, true] {
         let mut w = with_rules(r#","crash":{"immediate":0,"wait":"30s"}"#);
         w.cell("c2").silent = true;
@@ -181,7 +181,7 @@ fn a_restored_app_uses_no_wave_twice() {
     }
 }
 
-/// What runs is heard before the watch shows that it is wanted.
+/// An instance is heard before the watch shows that its version is wanted.
 #[test]
 fn a_version_that_is_heard_of_before_it_is_shown_is_no_older_bucket() {
     for ready in [false, true] {
@@ -216,7 +216,7 @@ fn what_changes_nothing_is_stored_all_the_same() {
     w.revision = 1;
     w.show_all();
     assert!(w.manager.status("A").unwrap().went_back);
-    // through a manager that was started since, and knows of nothing that went back
+    // through a manager that was started later and knows nothing of the older bucket
     let mut other = World::with_values(w.values.clone());
     let before = other.revision;
     other.put(&app("A", 3, ""));
@@ -269,7 +269,7 @@ fn a_name_can_be_put_again_when_nothing_is_left_of_its_app() {
     w.command(AppCommand::Delete);
     w.pass(60_000);
     assert!(w.manager.status("A").is_none());
-    // also when the deletion was seen only after an interruption
+    // even if the deletion was seen only after an interruption
     w.give(crate::ManagerInput::KvInterrupted);
     w.show_all();
     w.sent = Sent::default();

@@ -1,4 +1,4 @@
-//! What is missing starts, what is too much ends, and what is not ours is left alone.
+//! What is missing starts, what is surplus ends, and what belongs to others is left alone.
 
 use shared::{
     InstanceId,
@@ -107,7 +107,7 @@ fn v21_what_finds_no_room_keeps_its_reason_and_is_tried_again() {
     assert_eq!(w.starts(), [("1-3".into(), "1".into())]);
     let id = w.id("1-3");
     w.outcome(&id, &[(1, "")], Outcome::Unplaced, Some("no room"));
-    // a change of the pool: at once
+    // at once after a change of the pool
     w.cell("c4").draining = true;
     w.advertise("c4");
     w.pass(1_500);
@@ -158,7 +158,7 @@ fn v25_a_start_without_an_answer_ends_with_its_app() {
     w.sent = Sent::default();
     w.pass(60_000);
     assert!(w.starts().is_empty(), "it is not repeated");
-    // an auctioneer that was slow has started it all the same
+    // a slow auctioneer has started it all the same
     let late = w.add("c4", &wave, 3, InstanceState::Running);
     w.heartbeats();
     w.pass(100);
@@ -259,7 +259,8 @@ fn an_app_that_is_restored_was_not_deleted() {
     assert!(w.values.contains_key("app.A") && !w.values.contains_key(&gone));
 }
 
-/// App A deleted while c2 was silent, and buried by another manager, which has never heard of c2.
+/// Returns a world in which app A was deleted while c2 was silent, and buried by another manager that has never heard
+/// of c2.
 fn deleted_while_silent() -> (World, InstanceId) {
     let mut w = three();
     w.obey = true;
@@ -297,6 +298,7 @@ fn what_is_only_named_like_an_instance_of_a_deleted_app_is_left_alone() {
         index: 1,
         state: InstanceState::Running,
         since_ms: 0,
+        restarts: 0,
     };
     w.cell("c2").held.insert(InstanceId::from_u128(7), held);
     w.cell("c2").silent = false;
@@ -341,7 +343,7 @@ fn v27_an_instance_that_no_state_names_is_adopted() {
     lost.heartbeats();
     lost.pass(4 * TTL);
     assert!(lost.starts().is_empty() && lost.stops().is_empty());
-    // waves go on above the highest that is reported
+    // new waves are numbered above the highest one that is reported
     lost.command(AppCommand::Scale(2));
     assert_eq!(lost.starts(), [("1-6".into(), "1".into())]);
 }
@@ -388,7 +390,7 @@ fn v40_v41_what_is_missing_comes_before_duplicates() {
     let id = w.id("1-8");
     let second = w.add("c4", &id, 0, InstanceState::Running);
     let (cell, one) = w.only(1);
-    // both in one round: the duplicate is seen, and index 1 is gone
+    // both in the same round: the duplicate is seen, and index 1 is gone
     let list = Box::new(w.list_of("c4"));
     let question = None;
     w.manager
@@ -396,7 +398,7 @@ fn v40_v41_what_is_missing_comes_before_duplicates() {
     w.end(&cell, one, kind::CRASHED, 1_000);
     assert_eq!(w.starts().len(), 1);
     assert!(w.stops().is_empty(), "no duplicate in this round");
-    // judged again when it is sent: the other is gone, so this one stays
+    // decided again when the stop is due: the other instance is gone, so this one stays
     let (cell, first) = w.at(0).into_iter().find(|(_, id)| *id != second).unwrap();
     w.end(&cell, first, kind::CRASHED, 1_000);
     w.pass(2 * TTL);
@@ -422,6 +424,7 @@ fn v43_the_app_that_misses_the_larger_part_comes_first() {
             index,
             state: InstanceState::Running,
             since_ms,
+            restarts: 0,
         };
         w.cell("c1").held.insert(b, held);
         w.cell("c1").seq += 1;

@@ -1,4 +1,4 @@
-//! Crashes: waits, reset, giving up.
+//! Crashes: waits, resetting the count, giving up.
 
 use shared::wire::{InstanceState, kind};
 
@@ -46,7 +46,7 @@ fn v14_v15_only_a_longer_run_resets_the_count() {
     assert_eq!(policy.count(u32::MAX, 0), u32::MAX);
 }
 
-/// Crashes index 1, and says how many milliseconds later it is started again; the new one runs then.
+/// Crashes index 1 and returns how many milliseconds later it is started again; then the new instance runs.
 fn crash(w: &mut World, ran_ms: u64) -> u64 {
     // two starts of an index are a second apart
     w.pass(1_000);
@@ -108,7 +108,7 @@ fn v16_an_instance_that_only_started_has_not_run() {
     let (cell, id) = w.only(1);
     w.becomes(&cell, id, InstanceState::Starting);
     w.pass(600_000);
-    // no event says that it ended: how long it ran follows from what was heard before
+    // no event reports its end: how long it ran follows from what was heard before
     w.becomes(&cell, id, InstanceState::Crashed);
     assert_eq!(w.manager.status("A").unwrap().crashed, 1);
     w.pass(29_000);
@@ -149,7 +149,7 @@ fn v17_a_lost_cell_is_no_crash() {
     let id = w.id(&starts[0].0);
     w.runs(&id, &[(1, "c4")]);
     w.cell("c2").held.clear();
-    // the third crash, and not the fourth
+    // the third crash, not the fourth
     w.sent = Sent::default();
     assert_eq!(crash(&mut w, 0), 30_000);
 }
@@ -161,7 +161,7 @@ fn v39_while_nothing_runs_one_index_is_tried() {
     let id = w.id("1-1");
     w.runs(&id, &[(0, "c1"), (1, "c2"), (2, "c3")]);
     w.pass(2 * TTL);
-    // a bucket that is slow: all three have crashed before anything can be stored
+    // a slow bucket: all three have crashed before anything can be stored
     w.hold_writes = true;
     for index in 0..3 {
         let (cell, id) = w.only(index);

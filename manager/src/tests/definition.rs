@@ -10,7 +10,7 @@ fn error(json: &str) -> (String, String) {
     (error.field.unwrap_or_default(), error.message)
 }
 
-/// A valid definition with more fields.
+/// Returns a valid definition with more fields.
 fn with(more: &str) -> String {
     format!(r#"{{"app":"web","memory_mb":1,"disk_mb":1,"run":{{"command":["x"]}}{more}}}"#)
 }
@@ -66,7 +66,7 @@ fn errors_name_the_field_and_what_was_expected() {
     assert_eq!(found, "update.max_flight", "{message}");
     let (found, _) = error(r#"{"app":"web","memory_mb":1,"disk_mb":1}"#);
     assert_eq!(found, "run");
-    // what is misspelt is named before what is missing because of it
+    // a misspelt field is reported before the one that is missing because of it
     for (from, to, field, missing) in [
         ("memory_mb", "memory", "memory", "memory_mb"),
         // nothing below `run` is quoted

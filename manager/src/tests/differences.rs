@@ -1,4 +1,4 @@
-//! What is said to have changed.
+//! The reported differences.
 
 use super::world::app;
 use crate::{AppDefinition, Differences};

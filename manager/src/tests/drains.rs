@@ -1,4 +1,4 @@
-//! What is on draining cells is replaced before it is stopped.
+//! Instances on draining cells are replaced before they are stopped.
 
 use shared::wire::{InstanceState, Outcome, kind};
 
@@ -39,7 +39,7 @@ fn v30_v31_what_runs_is_stopped_when_its_replacement_is_healthy() {
     assert_eq!(w.cells["c1"].held.len(), 0);
 }
 
-/// Its rep waits for a grace period, so nobody waits for `min_healthy`.
+/// The rep only waits for a grace period, so nobody waits for `min_healthy`.
 #[test]
 fn of_a_rep_that_ends_a_replacement_counts_once_it_is_healthy() {
     let mut w = three();

@@ -1,4 +1,4 @@
-//! What is concluded from messages, and from silence.
+//! Conclusions from messages and from silence.
 
 use shared::{
     InstanceId,
@@ -8,7 +8,7 @@ use shared::{
 use super::world::{Sent, TTL, World, app, three};
 use crate::{AppCommand, ManagerInput};
 
-/// App A with index 0 accepted by c1, which has not listed it yet.
+/// Returns a world with app A whose index 0 was accepted by c1, which has not listed it yet.
 fn accepted() -> (World, InstanceId) {
     let mut w = World::new();
     w.put(&app("A", 1, ""));
@@ -23,7 +23,7 @@ fn accepted() -> (World, InstanceId) {
     (w, id)
 }
 
-/// A list of c1 with this version, and without any instance.
+/// Sends a list of c1 with this version and without any instance.
 fn empty_list(w: &mut World, seq: u64) {
     w.cell("c1").seq = seq;
     w.cell("c1").held.clear();
@@ -88,7 +88,7 @@ fn v22_a_replacement_that_is_lost_too_is_replaced() {
     assert_eq!(w.manager.status("A").unwrap().suspect, 3);
 }
 
-/// An auctioneer had heard of the cell for longer than the manager, and sent the replacement there.
+/// An auctioneer knew the cell for longer than the manager, and sent the replacement there.
 #[test]
 fn what_was_sent_to_a_lost_cell_is_lost_with_it() {
     for outcome in [Outcome::Unknown, Outcome::Placed] {
@@ -103,7 +103,7 @@ fn what_was_sent_to_a_lost_cell_is_lost_with_it() {
         assert!(w.starts().is_empty(), "the cell may be heard again");
         w.pass(3_000);
         assert_eq!(w.starts(), [("1-3".to_owned(), "1".to_owned())]);
-        // nobody hears a stop
+        // nobody would hear a stop
         w.command(AppCommand::Delete);
         w.pass(60_000);
         assert!(!w.stops().contains(&sent));
@@ -156,7 +156,7 @@ fn v42_without_messages_nothing_is_lost_started_or_stopped() {
 #[test]
 fn v51_v52_a_list_proves_absence_only_if_it_is_new_enough() {
     let (mut w, id) = accepted();
-    // the cell says with which version it accepted it
+    // the cell says at which version it accepted the instance
     let heard = crate::CellHeard {
         cell: "c1".into(),
         incarnation: shared::Incarnation::from_u128(w.cells["c1"].incarnation),
@@ -218,7 +218,7 @@ fn what_so_far_only_an_event_has_shown_is_gone_with_its_cell() {
     w.put(&app("A", 1, ""));
     let request = w.id("1-1");
     let id = instance_id(&request, "A", placement::Kind::Lrp, 0);
-    // the cell is faster than the auctioneer
+    // the cell's message is faster than the auctioneer's
     w.event("c1", kind::RUNNING, 0, id, (false, 0));
     w.placed(&request, &[(0, "c1")]);
     assert_eq!(w.starts(), [("1-1".into(), "0".into())]);
@@ -234,7 +234,7 @@ fn what_only_an_auctioneer_has_spoken_of_is_no_reason_to_stop_another() {
     let mut w = World::new();
     w.put(&app("A", 4, ""));
     let late = w.id("1-1");
-    // an auctioneer that stands still has it
+    // an auctioneer that was suspended still has it
     w.command(AppCommand::Scale(3));
     w.pass(4 * TTL);
     let next = w.id("1-2");
@@ -327,7 +327,7 @@ fn both_parts_of_a_list_prove_absence() {
 #[test]
 fn v67_placed_but_not_on_the_cell_means_the_next_wave() {
     let (mut w, _) = accepted();
-    // no list says so until the cell was asked after the outcome
+    // no list proves it until the cell was asked after the outcome
     empty_list(&mut w, 44);
     w.pass(2_000);
     assert_eq!(w.starts(), [("1-2".into(), "0".into())]);
@@ -399,4 +399,40 @@ fn an_app_is_new_only_until_something_can_have_been_missed() {
     );
     w.pass(2 * TTL);
     assert!(!w.starts().is_empty());
+}
+
+/// Events of different kinds come on different subjects, and lists on a third.
+#[test]
+fn in_whatever_order_messages_come_the_last_attempt_counts() {
+    use shared::wire::kind::{CRASHED, RESTARTED, RUNNING};
+    let events = [(RUNNING, 0), (CRASHED, 0), (RESTARTED, 1), (RUNNING, 1)];
+    let orders = [
+        [0, 1, 2, 3],
+        [1, 0, 2, 3],
+        [3, 2, 1, 0],
+        [2, 3, 0, 1],
+        [0, 3, 1, 2],
+    ];
+    for crashed_again in [false, true] {
+        for order in orders {
+            let mut w = World::new();
+            w.put(&app("A", 1, ""));
+            let request = w.id("1-1");
+            w.placed(&request, &[(0, "c1")]);
+            let id = w.add("c1", &request, 0, InstanceState::Running);
+            if crashed_again {
+                w.attempt("c1", CRASHED, id, 1);
+            }
+            for at in order {
+                let (kind, restarts) = events[at];
+                w.attempt("c1", kind, id, restarts);
+            }
+            let running = u32::from(!crashed_again);
+            assert_eq!(w.manager.status("A").unwrap().running, running, "{order:?}");
+            // a list from before
+            w.cell("c1").held.get_mut(&id).unwrap().restarts = 0;
+            w.list("c1", None);
+            assert_eq!(w.manager.status("A").unwrap().running, running, "{order:?}");
+        }
+    }
 }

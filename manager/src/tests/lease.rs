@@ -19,7 +19,7 @@ fn v57_what_was_stored_but_not_sent_is_sent_by_the_next_manager() {
     w.hold_writes = true;
     w.command(AppCommand::Scale(4));
     w.acknowledge();
-    // another one has the lease before the wave is stored
+    // another manager takes the lease before the wave is stored
     w.lease_down = true;
     w.store("lease", Some(lease_of("m-2")));
     while !w.held_writes.is_empty() {
@@ -42,11 +42,11 @@ fn v58_after_a_pause_nothing_is_sent_before_the_lease_is_renewed() {
     let (_, id) = w.only(1);
     w.lease_down = true;
     w.now += 10_000;
-    // the queue is full of what came meanwhile
+    // the queue is full of messages that arrived meanwhile
     w.end("c2", id, kind::CRASHED, 1_000);
     w.heartbeats();
     assert!(w.starts().is_empty() && !w.manager.is_acting());
-    // another manager took the lease: the renewal that was on its way conflicts
+    // another manager took the lease: the renewal in flight conflicts
     w.store("lease", Some(lease_of("m-2")));
     w.lease_down = false;
     w.pass(10_000);
@@ -114,7 +114,7 @@ fn commands_are_answered_without_the_lease() {
 #[test]
 fn revisions_of_the_lease_are_not_those_of_the_bucket() {
     let mut w = three();
-    // it is in a bucket of its own
+    // the lease is in a bucket of its own
     w.give(ManagerInput::Kv {
         key: "lease".into(),
         revision: Revision(w.revision + 1_000),

@@ -7,7 +7,7 @@ use crate::{AppCommand, CommandKey, ManagerInput, MoveAnswer, MoveOrder};
 
 type Answer = Result<MoveAnswer, shared::wire::WireError>;
 
-/// Asks for a move of an index of app A, or how far it is.
+/// Asks for a move of an index of app A, or for its state.
 fn ask(w: &mut World, id: &str, index: u32, from: &str) -> Answer {
     let order = MoveOrder {
         id: id.into(),
@@ -53,7 +53,7 @@ fn the_new_one_is_healthy_before_the_old_one_is_stopped() {
         (done.state, done.cell.as_deref()),
         (MoveState::Moved, Some("c4"))
     );
-    // asked again, also under another id: it is not there any more
+    // asking again, even under another id: the instance has already left
     assert_eq!(ask(&mut w, "n", 0, "c1").unwrap(), done);
     w.pass(4 * TTL);
     assert!(w.starts().is_empty() && w.stops().is_empty());
@@ -75,7 +75,7 @@ fn what_finds_no_room_stays_and_is_not_tried_again() {
     assert!(w.starts().is_empty() && w.stops().is_empty());
     let status = w.manager.status("A").unwrap();
     assert_eq!((status.running, status.unplaced), (3, None));
-    // what is lost now waits for nothing
+    // an instance that is lost now is replaced without delay
     let (_, old) = w.only(0);
     w.end("c1", old, kind::STOPPED, 0);
     assert_eq!(w.starts(), [("1-3".into(), "0".into())]);
@@ -118,6 +118,34 @@ fn a_new_one_that_does_not_become_healthy_in_time_is_stopped() {
     w.pass(TTL);
     assert_eq!(w.stops(), [new]);
     assert!(w.cells["c1"].held.contains_key(&old));
+}
+
+/// It is started again on its cell, and stays if the move fails.
+#[test]
+fn an_old_one_that_crashes_meanwhile_is_not_stopped() {
+    let mut w = three();
+    let (_, old) = w.only(0);
+    state(&mut w, "m");
+    w.event("c1", kind::CRASHED, 0, old, (false, 1_000));
+    w.pass(2_000);
+    assert!(w.stops().is_empty());
+    let next = w.id("1-2");
+    w.runs(&next, &[(0, "c4")]);
+    w.pass(10_100);
+    assert_eq!(w.stops(), [old], "the new one is healthy");
+}
+
+#[test]
+fn an_old_one_that_does_not_stop_is_waited_for_with_pauses() {
+    let mut w = with_rules(r#","update":{"deadline":"30s"}"#);
+    state(&mut w, "m");
+    let next = w.id("1-2");
+    w.runs(&next, &[(0, "c4")]);
+    w.pass(10_100);
+    assert_eq!(w.stops().len(), 1);
+    w.pass(30_000);
+    assert_eq!(state(&mut w, "m"), MoveState::Moving);
+    assert!(w.manager.next_ms() > w.now);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What holds whatever happens.
+//! Invariants that hold whatever happens.
 
 use std::collections::BTreeSet;
 
@@ -56,10 +56,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const NAMES: [&str; 4] = ["c1", "c2", "c3", "c4"];
 
-/// What was learned of the run.
+/// What was learned about the run.
 #[derive(Default)]
 struct Watched {
-    /// Ids of instances that are not the manager's.
+    /// Ids of instances that do not belong to the manager.
     foreign: BTreeSet<InstanceId>,
     requests: BTreeSet<String>,
     stopped_or_deleted: bool,
@@ -158,7 +158,7 @@ fn apply(w: &mut World, step: &Step, watched: &mut Watched) {
     }
 }
 
-/// Checks what was sent, and forgets it.
+/// Checks what was sent, and then forgets it.
 fn check(w: &mut World, watched: &mut Watched) -> Result<(), TestCaseError> {
     let sent = std::mem::take(&mut w.sent);
     for start in &sent.starts {
@@ -185,7 +185,7 @@ fn check(w: &mut World, watched: &mut Watched) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// 16: with quiet inputs and room what is wanted is reached, and outputs cease.
+/// 16: with quiet inputs and enough room, the desired state is reached and outputs cease.
 fn comes_to_rest(w: &mut World, watched: &Watched) -> Result<(), TestCaseError> {
     (w.lease_down, w.deaf, w.full) = (false, false, false);
     for name in NAMES {
@@ -221,7 +221,7 @@ fn comes_to_rest(w: &mut World, watched: &Watched) -> Result<(), TestCaseError> 
         at
     };
     let own = |index: u32| all(index).iter().filter(|at| is_present(at)).count();
-    // of a creation that was forgotten while their cell was silent: they are left alone, and counted
+    // instances of a creation that was forgotten while their cell was silent are left alone and counted
     let left = (0..8).flat_map(all).filter(|at| !is_present(at)).count();
     prop_assert_eq!(left as u64, w.manager.orphans());
     for index in 0..8 {

@@ -1,4 +1,4 @@
-//! New versions.
+//! Rollouts of new versions.
 
 use shared::{
     InstanceId,
@@ -8,13 +8,13 @@ use shared::{
 use super::world::{Sent, TTL, World, app, three, with_rules};
 use crate::AppCommand;
 
-/// Version 2 of app A, with rules.
+/// Puts version 2 of app A, with rules.
 fn v2(w: &mut World, more: &str) {
     let more = format!(r#","tags":{{"v":"2"}}{more}"#);
     w.put(&app("A", 3, &more));
 }
 
-/// The only instance of an index that a wave of this version started.
+/// Returns the only instance of an index that a wave of this version started.
 fn of_version(w: &World, index: u32, version: u32) -> Option<(String, InstanceId)> {
     let of = |(cell, id): &(String, InstanceId)| {
         let held = &w.cells[cell].held[id];
@@ -96,7 +96,7 @@ fn what_runs_and_is_not_ready_counts_as_starting() {
         let status = w.manager.status("A").unwrap();
         (status.running, status.starting, status.why)
     };
-    // running, then ready; then ready before it is known to run
+    // first running, then ready; later ready before it is known to run
     w.event("c1", kind::RUNNING, 0, id, (false, 0));
     let not_ready = Some("index 0 runs and is not ready".to_owned());
     assert_eq!(counts(&w), (0, 1, not_ready));
@@ -165,7 +165,7 @@ fn v47_without_progress_it_fails_and_the_mixed_state_is_kept() {
     let old = w.stops()[0];
     w.end("c1", old, kind::STOPPED, 0);
     w.starts();
-    // index 1 never starts
+    // index 1 never gets healthy
     let request = w.id("2-3");
     w.placed(&request, &[(1, "c4")]);
     let stuck = w.add("c4", &request, 1, InstanceState::Starting);
@@ -178,7 +178,7 @@ fn v47_without_progress_it_fails_and_the_mixed_state_is_kept() {
     w.sent = Sent::default();
     w.pass(TTL);
     assert!(w.starts().is_empty() && w.stops().is_empty());
-    // what is lost comes back as it was
+    // a lost instance is replaced in its own version
     let (cell, id) = w.only(2);
     w.end(&cell, id, kind::CRASHED, 400_000);
     assert_eq!(w.starts(), [("1-4".into(), "2".into())]);
@@ -205,7 +205,7 @@ fn v48_a_failed_rollout_returns_to_the_version_before_once() {
     w.end("c4", other, kind::STOPPED, 0);
     w.sent = Sent::default();
     w.pass(60_000);
-    // instances of version 1 are right as they are
+    // instances of version 1 are fine as they are
     assert!(w.starts().is_empty() && w.stops().is_empty());
     assert_eq!(phase(&w), Rollout::Done);
     assert_eq!(w.manager.status("A").unwrap().version, 3);
@@ -220,7 +220,7 @@ fn v49_a_newer_version_supersedes_and_what_does_not_run_goes_first() {
     w.pass(10_100);
     let old = w.stops()[0];
     w.end("c1", old, kind::STOPPED, 0);
-    // index 1 of version 2 does not get healthy; its old one is gone
+    // index 1 of version 2 does not get healthy, and its old instance is gone
     let request = w.id("2-3");
     let (cell, one) = w.only(1);
     w.end(&cell, one, kind::STOPPED, 0);

@@ -39,6 +39,7 @@ fn a_fleet_at_rest_is_looked_at_and_nothing_is_sent() {
                 index,
                 state: InstanceState::Running,
                 since_ms,
+                restarts: 0,
             };
             cell.held.insert(id, held);
             on.push((index, name.as_str()));
@@ -83,7 +84,8 @@ fn a_fleet_at_rest_is_looked_at_and_nothing_is_sent() {
     assert!(w.revision - revision <= 31, "{}", w.revision - revision);
 }
 
-/// A large fleet: its memory and what a round of heartbeats costs. Run it alone, with `--release --ignored --nocapture`.
+/// Measures a large fleet: its memory and the cost of a round of heartbeats. Run it alone, with `--release --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn a_quarter_of_a_million_instances() {
@@ -151,7 +153,7 @@ fn a_quarter_of_a_million_instances() {
     assert_eq!(running, apps * each);
 }
 
-/// The list of a cell: every `cells`th instance.
+/// Returns the list of a cell, which has every `cells`th instance.
 fn list(cell: u32, cells: u32, apps: u32, each: u32, round: u64) -> InstancesAnswer {
     let instance = |n: u32| {
         let (app, index) = (n / each, n % each);

@@ -24,7 +24,7 @@ fn keys_are_read_as_they_are_written() {
         StoredKey::Gone(uid),
     ] {
         assert_eq!(key.to_string().parse(), Ok(key.clone()));
-        // what a key-value store of NATS accepts
+        // the characters that NATS's key-value store accepts
         let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         assert!(key.to_string().chars().all(fine));
     }
@@ -82,7 +82,7 @@ fn a_newer_value_that_has_expired_does_not_keep_a_manager_from_acting() {
     w.show_all();
     w.pass(2 * TTL);
     assert!(w.manager.meets_newer() && w.starts().is_empty());
-    // the server deletes it, and the watch does not show that
+    // the server deletes it, which the watch does not show
     w.values.remove("app.B");
     w.pass(2 * TTL);
     assert!(w.starts().is_empty());
@@ -114,7 +114,7 @@ fn every_value_is_below_the_servers_limit() {
     let state: StateRecord = w.stored("state.");
     // as many as may be without an outcome
     assert_eq!(state.open[0].indices, "3-20002");
-    // every other index, each with a count: what is stored at most
+    // every other index, each with a count: the most that is stored
     let crashes = (80_000..)
         .take(crate::MAX_STORED_CRASHES)
         .map(|n| (n, 100_000));
@@ -130,7 +130,7 @@ fn every_value_is_below_the_servers_limit() {
 fn what_is_shown_before_its_app_is_known_all_the_same() {
     let mut w = three();
     w.pass(15_000);
-    // the app is stored once more, and so comes after its state and its rollout
+    // the app is stored once more, and therefore comes after its state and its rollout
     w.command(AppCommand::Scale(4));
     let id = w.id("1-2");
     w.runs(&id, &[(3, "c4")]);
@@ -168,7 +168,7 @@ fn a_manager_that_does_not_act_knows_why_something_is_unplaced_and_how_it_crashe
     assert_eq!(status.unplaced.as_deref(), Some("no room"));
     let state: StateRecord = w.stored("state.");
     assert_eq!(state.crash.as_deref(), Some("exit 1"));
-    // what is placed then has no reason
+    // an instance that is placed later has no reason
     w.pass(31_000);
     let id = w.id("1-3");
     w.runs(&id, &[(0, "c1")]);
@@ -205,7 +205,7 @@ fn a_bucket_that_was_emptied_gets_another_id_and_stops_nothing() {
     let after: MetaRecord = w.stored("meta");
     assert_ne!(after.bucket, before.bucket);
     assert!(w.stops().is_empty());
-    // the same when it was deleted and created again
+    // the same if it was deleted and created again
     w.give(ManagerInput::KvInterrupted);
     w.values.clear();
     w.deleted.clear();
@@ -216,6 +216,26 @@ fn a_bucket_that_was_emptied_gets_another_id_and_stops_nothing() {
     let again: MetaRecord = w.stored("meta");
     assert_ne!(again.bucket, after.bucket);
     assert!(w.stops().is_empty() && w.manager.is_acting());
+}
+
+#[test]
+fn what_is_put_while_an_emptied_bucket_gets_its_id_stays() {
+    let mut w = three();
+    let before: MetaRecord = w.stored("meta");
+    w.hold_writes = true;
+    w.command_to("B", AppCommand::Put(Box::new(app("B", 1, ""))));
+    for key in w.values.keys().cloned().collect::<Vec<_>>() {
+        w.store(&key, None);
+    }
+    w.pass(2_000);
+    assert_eq!(w.acknowledge(), "app.B");
+    while w.acknowledge() != "meta" {}
+    w.hold_writes = false;
+    w.pass(2 * TTL);
+    let after: MetaRecord = w.stored("meta");
+    assert_ne!(after.bucket, before.bucket);
+    assert!(w.manager.status("A").is_none());
+    assert_eq!(w.manager.status("B").unwrap().wanted, 1);
 }
 
 #[test]

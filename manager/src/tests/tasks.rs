@@ -1,4 +1,4 @@
-//! Tasks are not kept, and what finds no place is not given up.
+//! Tasks are not kept running, and instances that find no place are not given up.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn v35_a_task_is_not_started_again_and_not_stopped() {
     let mut list = Box::new(w.list_of("c4"));
     list.instances.push(Instance {
         kind: Kind::Task,
-        // under the id of a wave of the app: it shows a wave only where it is of an LRP
+        // under the id of a wave of the app, which proves a wave only for an LRP
         request: Some(w.id("1-7").parse().unwrap()),
         ..lists::instance(task, "A", 1)
     });
@@ -51,7 +51,7 @@ fn v36_v37_what_finds_no_place_is_tried_on_and_has_the_last_reason() {
     assert_eq!((status.given_up, status.crashed), (0, 0));
 }
 
-/// A manager that has just started finds a task that runs on this cell.
+/// Has a manager that has just started find a task that runs on this cell.
 fn with_task_on(cell: &str) -> World {
     let mut w = World::bare(BTreeMap::new(), &["c1", "c2", "c3", "c4"]);
     let record = format!(
@@ -76,7 +76,7 @@ fn a_task_on_a_cell_that_never_speaks_has_failed_once_its_manager_has_settled() 
     assert_eq!(state(&w), TaskState::Running);
     w.pass(2 * TTL + 2_000);
     assert_eq!(state(&w), TaskState::Failed);
-    // nothing follows from silence while no cell is heard
+    // silence proves nothing while no cell is heard
     let mut w = with_task_on("c1");
     w.deaf = true;
     w.pass(10 * TTL);

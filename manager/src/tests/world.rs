@@ -10,15 +10,15 @@ use shared::{
 };
 
 use crate::{
-    AppAnswer, AppCommand, AppDefinition, CommandKey, Manager, ManagerInput, ManagerOutput,
-    ManagerSettings, MoveAnswer, QuestionId, Revision, StoredKey, TaskInput, TaskOutput, WaveId,
-    WriteId, WriteResult,
+    AppAnswer, AppCommand, AppDefinition, CommandKey, GrantReply, Manager, ManagerInput,
+    ManagerOutput, ManagerSettings, MoveAnswer, QuestionId, Revision, StoredKey, TaskInput,
+    TaskOutput, WaveId, WriteId, WriteResult,
 };
 
-/// The ttl of every cell, milliseconds.
+/// The ttl of every cell, in milliseconds.
 pub(super) const TTL: u64 = 15_000;
 
-/// What has been asked of the world and is not looked at yet.
+/// What was asked of the world and has not been looked at yet.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     pub(super) starts: Vec<Request>,
@@ -27,6 +27,7 @@ pub(super) struct Sent {
     pub(super) questions: Vec<QuestionId>,
     pub(super) replies: Vec<Result<AppAnswer, shared::wire::WireError>>,
     pub(super) moved: Vec<Result<MoveAnswer, shared::wire::WireError>>,
+    pub(super) granted: Vec<Option<GrantReply>>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,6 +36,7 @@ pub(super) struct Held {
     pub(super) index: u32,
     pub(super) state: InstanceState,
     pub(super) since_ms: u64,
+    pub(super) restarts: u32,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,7 @@ pub(super) struct SimCell {
     pub(super) draining: bool,
     pub(super) leaving: bool,
     pub(super) held: BTreeMap<InstanceId, Held>,
-    /// Of these, those that are not ready.
+    /// Those of them that are not ready.
     pub(super) unready: BTreeSet<InstanceId>,
 }
 
@@ -57,16 +59,16 @@ pub(super) struct World {
     pub(super) values: BTreeMap<String, (u64, Bytes)>,
     pub(super) cells: BTreeMap<String, SimCell>,
     pub(super) sent: Sent,
-    /// Writes are kept instead of being answered, but for the lease's.
+    /// Whether writes are kept instead of answered, except for those of the lease.
     pub(super) hold_writes: bool,
     pub(super) held_writes: VecDeque<(WriteId, StoredKey, Option<Bytes>, Option<Revision>)>,
-    /// Renewals of the lease are not answered.
+    /// Whether renewals of the lease are not answered.
     pub(super) lease_down: bool,
-    /// No echo, no message of a cell.
+    /// Whether there are no echoes and no messages of cells.
     pub(super) deaf: bool,
-    /// Starts and stops are carried out at once.
+    /// Whether starts and stops are carried out at once.
     pub(super) obey: bool,
-    /// With `obey`: there is no room.
+    /// With `obey`: whether there is no room.
     pub(super) full: bool,
     next_command: u64,
     /// Revisions at which keys were deleted.
@@ -75,7 +77,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// An empty bucket, four cells, and a manager in office that has settled.
+    /// Creates an empty bucket, four cells, and a manager that acts and has settled.
     pub(super) fn new() -> Self {
         let mut world = Self::with_values(BTreeMap::new());
         world.pass(2 * TTL);
@@ -83,7 +85,7 @@ impl World {
         world
     }
 
-    /// A manager that has just gained the lease over this bucket.
+    /// Creates a manager that has just gained the lease over this bucket.
     pub(super) fn with_values(values: BTreeMap<String, (u64, Bytes)>) -> Self {
         let cells = ["c1", "c2", "c3", "c4"];
         let mut world = Self::bare(values, &cells);
@@ -128,11 +130,11 @@ impl World {
         }
     }
 
-    /// The same bucket and cells, with another manager that has just started.
+    /// Keeps bucket and cells, and starts another manager.
     pub(super) fn next_manager(&mut self) {
         let settings = ManagerSettings {
             holder: "m-2".into(),
-            // none draws the ids of the one before
+            // so that it does not draw the ids of the one before
             seed: self.now,
         };
         self.manager = Manager::new(settings);
@@ -143,7 +145,7 @@ impl World {
         self.show_all();
     }
 
-    /// The watch shows everything, oldest first.
+    /// Has the watch show everything, oldest first.
     pub(super) fn show_all(&mut self) {
         let there = self.values.clone().into_iter();
         let there = there.map(|(key, (revision, value))| (revision, key, Some(value)));
@@ -214,12 +216,13 @@ impl World {
                 ManagerOutput::Event(event) => self.sent.events.push(*event),
                 ManagerOutput::Reply { answer, .. } => self.sent.replies.push(answer),
                 ManagerOutput::Moved { answer, .. } => self.sent.moved.push(answer),
+                ManagerOutput::Granted { reply, .. } => self.sent.granted.push(reply),
                 ManagerOutput::Task(output) => self.store_task(&output),
             }
         }
     }
 
-    /// What is written of a stored request is acknowledged.
+    /// Acknowledges a write of a stored request.
     fn store_task(&mut self, output: &TaskOutput) {
         let TaskOutput::Write { write, .. } = *output else {
             panic!("nobody has asked for a task: {output:?}");
@@ -270,7 +273,7 @@ impl World {
         self.give(ManagerInput::WriteEnded { write, result });
     }
 
-    /// Answers the oldest write that is held.
+    /// Answers the oldest held write.
     pub(super) fn acknowledge(&mut self) -> String {
         let write = self.held_writes.pop_front().expect("a held write");
         let key = write.1.to_string();
@@ -278,7 +281,7 @@ impl World {
         key
     }
 
-    /// Somebody stores a value.
+    /// Has somebody store a value.
     pub(super) fn store(&mut self, key: &str, value: Option<Bytes>) {
         self.revision += 1;
         let revision = self.revision;
@@ -297,14 +300,14 @@ impl World {
         });
     }
 
-    /// The state of the one app, as stored.
+    /// Returns the stored state of the only app.
     pub(super) fn stored<T: serde::de::DeserializeOwned>(&self, prefix: &str) -> T {
         let mut all = self.values.iter();
         let (_, (_, value)) = all.find(|(key, _)| key.starts_with(prefix)).unwrap();
         serde_json::from_slice(value).unwrap()
     }
 
-    /// Time passes: echoes, advertisements, heartbeats.
+    /// Lets time pass, with echoes, advertisements and heartbeats.
     pub(super) fn pass(&mut self, ms: u64) {
         let end = self.now + ms;
         while self.now < end {
@@ -353,13 +356,13 @@ impl World {
         self.command(AppCommand::Put(Box::new(definition.clone())));
     }
 
-    /// The starts since the last call, without repeats: id without bucket and uid, indices.
+    /// Returns the starts since the last call, without repeats: id without bucket and uid, and indices.
     pub(super) fn starts(&mut self) -> Vec<(String, String)> {
         let mut starts = std::mem::take(&mut self.sent.starts);
         let mut known: Vec<Request> = Vec::new();
         starts.retain(|start| {
             let before = known.iter().find(|known| known.id == start.id);
-            // a repeat is the same word for word
+            // a repeat is the same, word for word
             assert!(before.is_none_or(|before| before == start));
             let is_new = before.is_none();
             known.push(start.clone());
@@ -373,14 +376,14 @@ impl World {
         starts.into_iter().map(one).collect()
     }
 
-    /// The whole id of a wave of the app.
+    /// Returns the full id of a wave of the app.
     pub(super) fn id(&self, version_and_wave: &str) -> String {
         let uid = self.manager.status("A").unwrap().uid;
         let meta: crate::MetaRecord = self.stored("meta");
         format!("m-{}-{uid}-{version_and_wave}", meta.bucket)
     }
 
-    /// The ids stopped since the last call, in order, without repeats.
+    /// Returns the ids stopped since the last call, in order and without repeats.
     pub(super) fn stops(&mut self) -> Vec<InstanceId> {
         let stops = std::mem::take(&mut self.sent.stops);
         let ids = stops.into_iter().flat_map(|(cell, ids)| {
@@ -394,14 +397,14 @@ impl World {
         ids.filter(|id| seen.insert(*id)).collect()
     }
 
-    /// The kinds of the events since the last call.
+    /// Returns the kinds of the events since the last call.
     pub(super) fn events(&mut self) -> Vec<String> {
         let events = std::mem::take(&mut self.sent.events);
         events.into_iter().map(|event| event.kind).collect()
     }
 }
 
-/// An app with so many instances.
+/// Returns a definition of an app with this many instances.
 pub(super) fn app(name: &str, instances: u32, more: &str) -> AppDefinition {
     let json = format!(
         r#"{{"app":"{name}","instances":{instances},"memory_mb":16,"disk_mb":16,"run":{{"command":["true"]}}{more}}}"#
@@ -409,12 +412,12 @@ pub(super) fn app(name: &str, instances: u32, more: &str) -> AppDefinition {
     AppDefinition::read(json.as_bytes()).unwrap()
 }
 
-/// A world in which app A runs three instances: index 0 on c1, 1 on c2, 2 on c3.
+/// Creates a world in which app A runs three instances: index 0 on c1, 1 on c2, 2 on c3.
 pub(super) fn three() -> World {
     with_rules("")
 }
 
-/// As [`three`], with more rules.
+/// Like [`three`], with more rules.
 pub(super) fn with_rules(more: &str) -> World {
     let mut world = World::new();
     world.put(&app("A", 3, more));

@@ -1,4 +1,4 @@
-//! What is lost: cells, managers, the bucket, the server.
+//! Losses: of cells, managers, the bucket, the server.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ async fn another_manager_goes_on_where_the_first_was_killed() {
     let after = cluster.each_once("web", 6).await;
     let stayed = before.iter().filter(|(index, id)| after[index] == **id);
     assert_eq!(stayed.count(), 4, "{before:?} {after:?}");
-    // nothing that ran was started again, and each lost index once
+    // nothing that ran was started again, and each lost index was started once
     let mut placed: BTreeMap<u64, usize> = BTreeMap::new();
     second.leave().await;
     while let Ok(Some(event)) =
@@ -137,20 +137,20 @@ async fn lose_and_restore(lose: impl AsyncFnOnce(Context)) {
     .await;
     cluster.runs("web", 4).await;
     assert_eq!(cluster.each_once("web", 4).await, before);
-    // whoever repeats it is told that there was nothing to do
+    // a repeated import is told that there was nothing to do
     let again = cluster.ask(&cluster.subjects.app_import(), &body).await;
     let again = &again["apps"][0];
     assert_eq!(
         (&again["changed"], &again["version"]),
         (&json!(false), &json!(1))
     );
-    // it is kept running as before
+    // the app is kept running as before
     cluster
         .app("scale", "web", json!({ "v": 1, "instances": 5 }))
         .await;
     let after = cluster.each_once("web", 5).await;
     assert!(before.iter().all(|(index, id)| after[index] == *id));
-    // another app of the name is not taken for what is stored
+    // another app of the same name is not taken for the stored one
     let mut other = body.clone();
     other["apps"][0]["uid"] = json!("00000001");
     let refused = cluster.ask(&cluster.subjects.app_import(), &other).await;

@@ -1,4 +1,4 @@
-//! A cluster of a test's own.
+//! A cluster for one test.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
     _data: TempDir,
 }
 
-/// A role that runs; dropped, it is gone at once, as if killed.
+/// A running role. Dropping it ends it at once, as if killed.
 pub(crate) struct Running<E> {
     shutdown: CancellationToken,
     task: JoinHandle<Result<(), E>>,
@@ -52,7 +52,7 @@ impl<E: std::fmt::Debug> Running<E> {
     }
 }
 
-/// A server with JetStream, and a directory that it stores in.
+/// Starts a server with JetStream, and creates a directory for its data.
 pub(crate) async fn server(more: &str) -> (NatsServer, TempDir) {
     let data = tempfile::tempdir().unwrap();
     let store = data.path().display();
@@ -61,7 +61,7 @@ pub(crate) async fn server(more: &str) -> (NatsServer, TempDir) {
 }
 
 impl Cluster {
-    /// A cluster; none if this server is too old for managers, which is then what was tested.
+    /// Starts a cluster; none if this server is too old for managers, in which case that was tested.
     pub(crate) async fn start() -> Option<Self> {
         Self::with("").await
     }
@@ -107,7 +107,7 @@ impl Cluster {
         self.manager_as(name, "").await
     }
 
-    /// A manager that connects with these credentials: `user:password@`.
+    /// Starts a manager that connects with these credentials: `user:password@`.
     pub(crate) async fn manager_as(&self, name: &str, user: &str) -> Running<ManagerError> {
         let options = NatsOptions {
             url: self
@@ -133,7 +133,7 @@ impl Cluster {
         Running { shutdown, task }
     }
 
-    /// An auctioneer, and so many cells that it sees.
+    /// Starts an auctioneer and `count` cells, and waits until it sees them.
     pub(crate) async fn cells(&self, count: usize) -> Vec<Running<rep::RepError>> {
         let mut reps = Vec::new();
         for n in 0..count {
@@ -149,6 +149,7 @@ impl Cluster {
         };
         let bus = connect(&options).await.unwrap();
         let config = auctioneer::AuctioneerConfig {
+            single: false,
             limits: auctioneer::Limits::default(),
             name: "a1".into(),
             policy: Policy::preset("diego").unwrap(),
@@ -166,7 +167,7 @@ impl Cluster {
         reps
     }
 
-    /// A cell whose silence is noticed soon.
+    /// Starts a cell whose silence is noticed soon.
     pub(crate) async fn cell(&self, name: &str) -> Running<rep::RepError> {
         let seconds = |s| Span(Duration::from_secs(s));
         let mut config = rep::RepConfig::new(name, "z1", Resources::new(1_000, 100_000, 1_000));
@@ -179,7 +180,7 @@ impl Cluster {
         Running { shutdown, task }
     }
 
-    /// Asks, and reads the answer, which may be an error.
+    /// Sends a request and returns the answer, which may be an error.
     pub(crate) async fn ask(&self, subject: &str, body: &Value) -> Value {
         self.try_ask(subject, &serde_json::to_vec(body).unwrap())
             .await
@@ -195,7 +196,7 @@ impl Cluster {
         serde_json::from_slice(&message.payload).map_err(|e| e.to_string())
     }
 
-    /// A request about an app; whoever asks before a manager is ready asks again.
+    /// Sends a request about an app, repeating it until a manager is ready.
     pub(crate) async fn app(&self, verb: &str, app: &str, body: Value) -> Value {
         let subject = self.subjects.app(verb, app);
         eventually("a manager that knows the bucket", async || {
@@ -219,7 +220,7 @@ impl Cluster {
             .await
     }
 
-    /// Waits until so many instances of an app run, as a manager says that acts.
+    /// Waits until `count` instances of an app run, according to a manager that acts.
     pub(crate) async fn runs(&self, app: &str, count: u64) {
         eventually_within(PATIENCE, &format!("{count} of {app}"), async || {
             let shown = self.app("show", app, json!({})).await;
@@ -230,7 +231,7 @@ impl Cluster {
         .await;
     }
 
-    /// Waits until the cells have so many instances of an app, each index once; returns their ids by index.
+    /// Waits until the cells have `count` instances of an app, each index once; returns their ids by index.
     pub(crate) async fn each_once(&self, app: &str, count: usize) -> BTreeMap<u64, String> {
         eventually_within(PATIENCE, &format!("{count} of {app}, once"), async || {
             let held = self.held(app).await;
@@ -243,7 +244,7 @@ impl Cluster {
         .await
     }
 
-    /// Index and id of each instance of an app that the cells have.
+    /// Returns index and id of each instance of an app that the cells have.
     pub(crate) async fn held(&self, app: &str) -> Vec<(u64, String)> {
         let mut held = Vec::new();
         let body = serde_json::to_vec(&json!({ "v": 1, "app": app })).unwrap();
@@ -273,7 +274,7 @@ impl Cluster {
     }
 }
 
-/// A definition.
+/// Returns the definition of the app `web`.
 pub(crate) fn web(instances: u32) -> Value {
     json!({ "app": "web", "instances": instances, "memory_mb": 16, "disk_mb": 16,
         "run": { "command": ["true"], "env": { "KEY": "s3cret" } },

@@ -1,4 +1,4 @@
-//! What is asked of a manager, from the first put to the deletion.
+//! Requests to a manager, from the first put to the deletion.
 
 use serde_json::{Value, json};
 use testkit::eventually_within;
@@ -204,7 +204,7 @@ async fn what_two_people_put_at_once_is_answered_and_one_of_them_counts() {
         versions, once,
         "each change is a version of its own: {answers:?}"
     );
-    // both managers see the last of them
+    // both managers see the last version
     let last = *versions.last().unwrap();
     for _ in 0..10 {
         eventually_within(PATIENCE, "the last version", async || {

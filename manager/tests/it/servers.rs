@@ -1,4 +1,4 @@
-//! Servers that cannot be used, and settings.
+//! Unsuitable servers, and settings.
 
 use manager::{BucketConfig, ManagerConfig, ManagerError};
 use serde_json::json;
@@ -32,7 +32,7 @@ async fn error_of(server: &NatsServer, replicas: usize) -> ManagerError {
     ended.unwrap_err()
 }
 
-/// What a user of an earlier version may not do.
+/// A configuration with the permissions of a user of an earlier version.
 const EARLIER: &str = r#"
 authorization { users: [
   { user: everything, password: "x" }

@@ -1,24 +1,24 @@
-//! Parts of a file that are written in another way, and the file with all of them.
+//! Replaced parts of a file, and the file with all of them.
 
 use std::{iter::Peekable, ops::Range};
 
-/// A file with its switches, and where in it each change is.
+/// A file with its switches, and the place of each change in it.
 pub(crate) struct Rewritten {
     pub(crate) text: String,
-    /// The code of each change, by its number, in bytes of the text. A compiler error there is its own.
+    /// The code of each change, by its number, in bytes of the text. A compiler error there is caused by that change.
     pub(crate) changes: Vec<(usize, Range<usize>)>,
-    /// Where each change is chosen from, itself and the code as it was included.
+    /// Where each change is chosen, including itself and the original code.
     pub(crate) choices: Vec<(usize, Range<usize>)>,
 }
 
-/// What is written before and after a part of the file.
+/// Text to be written before and after a part of the file.
 pub(super) struct Edit {
     pub(super) range: Range<usize>,
     pub(super) before: Vec<Piece>,
     pub(super) after: Vec<Piece>,
 }
 
-/// Text of an edit.
+/// A piece of an edit.
 pub(super) enum Piece {
     Text(String),
     /// The code of a change.
@@ -63,7 +63,7 @@ impl Rewritten {
 }
 
 impl Edit {
-    /// The numbers of its changes.
+    /// Returns the numbers of its changes.
     fn changes(&self) -> Vec<usize> {
         let pieces = self.before.iter().chain(&self.after);
         let numbers = pieces.filter_map(|piece| match piece {

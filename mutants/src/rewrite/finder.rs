@@ -1,4 +1,4 @@
-//! Walks through the code of a file and puts every change behind a switch, where that is possible.
+//! Walks through the code of a file and puts every change behind a switch where possible.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,23 +14,23 @@ use syn::{
 use super::edit::{Edit, Piece};
 use crate::change::{Change, Kind, State};
 
-/// The module that knows what is switched on, in the changed crate.
+/// The module, in the changed crate, that knows what is switched on.
 const SWITCH: &str = "crate::mutant_switch";
 
-/// What is left to be found, and the edits for what was found.
+/// What is still to be found, and the edits for what was found.
 pub(super) struct Finder<'a> {
     pub(super) text: &'a str,
-    /// The changes that were not found yet, by where they start.
+    /// The changes that were not found yet, by their start.
     pub(super) pending: BTreeMap<(Kind, usize), Vec<usize>>,
     pub(super) changes: &'a mut [Change],
     pub(super) keep_const: &'a BTreeSet<String>,
-    /// Whether this is a constant or a pattern.
+    /// Whether the visited code is a constant or a pattern.
     pub(super) fixed: bool,
     pub(super) edits: Vec<Edit>,
 }
 
 impl Finder<'_> {
-    /// The changes of this kind that start here and can be tried.
+    /// Takes the changes of this kind that start here and can be tried.
     fn take(&mut self, kind: Kind, start: usize) -> Vec<usize> {
         let mut found = self.pending.remove(&(kind, start)).unwrap_or_default();
         if self.fixed {
@@ -50,7 +50,7 @@ impl Finder<'_> {
         &self.text[bytes(node)]
     }
 
-    /// An expression that is one of these instead when one of them is switched on.
+    /// Turns an expression into a choice: if one of these changes is switched on, it is evaluated instead.
     fn choice(&mut self, range: Range<usize>, choices: &[(usize, String)]) {
         if choices.is_empty() {
             return;
@@ -87,7 +87,7 @@ impl Finder<'_> {
             .into_iter()
             .flat_map(|start| self.take(Kind::FnValue, start))
             .collect();
-        // an early return of another type than the body's
+        // an early return of a type other than the body's
         if matches!(&signature.output, ReturnType::Type(_, result) if self.source(result).contains("impl "))
         {
             self.give_up(&values, State::NotSwitchable);
@@ -110,7 +110,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits a function's body; `const` is taken from a function in which something is switched.
+    /// Visits a function's body; `const` is removed from a function in which something is switched.
     fn in_function(&mut self, signature: &Signature, body: &Block, visit: impl FnOnce(&mut Self)) {
         let stays_const =
             signature.constness.is_some() && self.keep_const.contains(&signature.ident.to_string());
@@ -131,7 +131,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits what is not run but known to the compiler.
+    /// Visits code that is not run but evaluated by the compiler.
     fn in_fixed(&mut self, visit: impl FnOnce(&mut Self)) {
         let outer = std::mem::replace(&mut self.fixed, true);
         visit(self);
@@ -141,7 +141,7 @@ impl Finder<'_> {
     fn binary(&mut self, node: &ExprBinary) {
         let numbers = self.take(Kind::BinaryOperator, bytes(&node.op).start);
         if has_let(&node.left) || has_let(&node.right) {
-            // `let` in a condition knows no other operator than `&&`
+            // `let` in a condition only allows the operator `&&`
             self.give_up(&numbers, State::DoesNotCompile);
             return;
         }
@@ -289,7 +289,7 @@ fn bytes(node: &impl Spanned) -> Range<usize> {
     node.span().byte_range()
 }
 
-/// The condition that none of these is switched on.
+/// Returns the condition that none of these is switched on.
 fn all_off(numbers: impl Iterator<Item = usize>) -> String {
     let mut conditions: Vec<(usize, usize)> = Vec::new();
     for number in numbers {
@@ -304,7 +304,7 @@ fn all_off(numbers: impl Iterator<Item = usize>) -> String {
     texts.collect::<Vec<_>>().join(" && ")
 }
 
-/// Whether this is a condition with `let`.
+/// Returns whether this is a condition with `let`.
 fn has_let(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,

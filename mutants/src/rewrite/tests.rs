@@ -1,6 +1,6 @@
 use super::*;
 
-/// A text with one change, of the first place where `part` is, after `rewrite`.
+/// Returns a text with one change, at the first occurrence of `part`, after `rewrite`.
 fn with(text: &str, kind: Kind, part: &str, replacement: &str) -> (String, Vec<Change>) {
     let start = text.find(part).expect("the part is in the text");
     let mut changes = vec![Change {

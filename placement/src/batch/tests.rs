@@ -22,7 +22,7 @@ fn job(request: &Arc<Request>, index: u32) -> Job {
     }
 }
 
-/// The positions that are decided, and the copies with what they are copies of.
+/// Returns the positions that are decided, and the duplicates with what they duplicate.
 fn taken(jobs: &[Job]) -> (Vec<u32>, Vec<(u32, u32)>) {
     let batch = Batch::new(jobs, Order::Asked, None);
     (batch.order, batch.duplicates)
@@ -53,7 +53,7 @@ fn tasks_are_the_same_by_request_id_and_without_one_only_as_themselves() {
     let (one, other) = (task("").into(), task("").into());
     let jobs = [job(&one, 0), job(&other, 0), job(&one, 0)];
     assert_eq!(taken(&jobs), (vec![0, 1], vec![(2, 0)]));
-    // an LRP and a task of one app are different work
+    // an LRP and a task of the same app are different work
     let mut named = lrp("t");
     named.id = "a".into();
     let jobs = [job(&named.into(), 0), job(&a, 0)];
@@ -147,7 +147,7 @@ fn requests_share_a_shape_unless_a_filter_could_tell_them_apart() {
     assert_eq!(second.app_hash, random::hash_text("b"));
 }
 
-/// A table looks at the low bits of a hash first, and then at its highest seven.
+/// A table first looks at the low bits of a hash, and then at its highest seven.
 #[test]
 fn small_integers_hash_apart_in_the_bits_that_a_table_looks_at() {
     let hash = |words: &[u32]| {
@@ -166,7 +166,7 @@ fn small_integers_hash_apart_in_the_bits_that_a_table_looks_at() {
     ] {
         let hashes: Vec<u64> = keys.iter().map(|words| hash(words)).collect();
         assert_eq!(different(&mut hashes.iter().copied()), 4096, "{what}");
-        // 3,970 of 2^16 numbers are hit by chance
+        // by chance, 3,970 of 2^16 numbers are hit
         let low = different(&mut hashes.iter().map(|hash| hash & 0xffff));
         assert!(low > 3_700, "{what}: {low} different low bits");
         let high = different(&mut hashes.iter().map(|hash| hash >> 57));
@@ -205,7 +205,7 @@ fn the_largest_dominant_share_comes_first() {
     let gpus = DeviceSet::new(4, 1_000);
     cell.total.devices.insert("gpu".into(), gpus);
     let mut other = cell.clone();
-    // disk is unlimited somewhere: nobody's share of it counts
+    // disk is unlimited somewhere, so no share of it counts
     other.total.disk_mb = None;
     let totals = Totals::of([cell, other].iter());
     let mut memory = lrp("memory");

@@ -28,7 +28,7 @@ fn policy(filters: &[&str]) -> Policy {
     Policy::parse(&text).unwrap()
 }
 
-/// How many fit on one cell.
+/// Returns how many fit on one cell.
 fn room_on(cell: Cell, request: &Request, policy: &Policy) -> u64 {
     let capacity = pool([cell]).capacity(request, policy, &PlanContext::default());
     capacity.fits
@@ -68,7 +68,7 @@ fn each_zone_says_how_many_fit_on_how_many_cells() {
     );
 }
 
-/// Which of the filters lets the fewest onto a cell.
+/// The filter that admits the fewest to a cell decides.
 #[test]
 fn the_scarcest_of_what_the_policy_holds_is_the_room() {
     let mut free = cell("a", "z", 1000);
@@ -99,14 +99,14 @@ fn the_scarcest_of_what_the_policy_holds_is_the_room() {
         let fits = room_on(free.clone(), &request, &policy(filters));
         assert_eq!(fits, room, "{filters:?}");
     }
-    // what is not asked for bounds nothing
+    // what is not asked for limits nothing
     let nothing = Request::new("x", 0, 0);
     let all = ["\"memory\"", "\"disk\"", "\"cpu\"", "\"extra\""];
     let fits = room_on(free, &nothing, &policy(&all));
     assert_eq!(fits, u64::from(MAX_INSTANCES));
 }
 
-/// The first may keep the next ones away.
+/// The first instance may exclude the next ones.
 #[test]
 fn one_fits_where_it_keeps_its_own_kind_away() {
     let far = Request {
@@ -121,7 +121,7 @@ fn one_fits_where_it_keeps_its_own_kind_away() {
     assert_eq!(room_on(cell("a", "z", 1000), &preferred, &dapi), 100);
 }
 
-/// The limit passes, the lack of memory does not.
+/// The limit is temporary, the lack of memory is not.
 #[test]
 fn the_reason_is_what_cells_lack_even_where_as_many_starts_as_allowed_are_in_flight() {
     let mut busy = cell("a", "z", 100);

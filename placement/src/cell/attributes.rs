@@ -33,7 +33,7 @@ pub enum AttributeShape {
 }
 
 impl AttributeShape {
-    /// What is expected of a value, or of an entry of a table.
+    /// Returns what is expected of a value, or of an entry of a table.
     pub fn expected(self, part: bool) -> &'static str {
         match (self, part) {
             (Self::String, _) => "a string",
@@ -54,7 +54,7 @@ impl AttributeShape {
         }
     }
 
-    /// Whether it has entries that can be named, as in `traits.ssd`.
+    /// Returns whether it has entries that can be named, as in `traits.ssd`.
     pub fn has_parts(self) -> bool {
         matches!(
             self,
@@ -74,7 +74,7 @@ pub struct AttributeField {
     pub doc: &'static str,
 }
 
-/// Whether a value is the default of its type, which is not written.
+/// Returns whether a value is the default of its type, which is not written.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -291,7 +291,7 @@ fn is_default_status(status: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// docs/ATTRIBUTES.md has the entries of the table.
+    /// docs/ATTRIBUTES.md lists the entries of the table.
     #[test]
     fn the_documentation_has_every_attribute() {
         let text = include_str!("../../../docs/ATTRIBUTES.md");

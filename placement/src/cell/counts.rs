@@ -2,27 +2,27 @@ use std::collections::BTreeMap;
 
 use crate::request::{Kind, Request};
 
-/// The instances on a cell, counted in every way that a stage looks at.
+/// The instances on a cell, counted in every way that stages use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Reserved but not yet running.
+    /// Instances that are reserved but not yet running.
     pub starting: u32,
-    /// Of each app, whatever their state; without tasks.
+    /// LRP instances of each app, whatever their state.
     pub apps: BTreeMap<String, u32>,
     /// Tasks.
     pub tasks: u32,
-    /// By owner.
+    /// Instances of each owner.
     pub owners: BTreeMap<String, u32>,
-    /// By tag, `"key=value"`.
+    /// Instances with each tag, `"key=value"`.
     pub tags: BTreeMap<String, u32>,
-    /// With a cpu limit.
+    /// Instances with a cpu limit.
     pub cpu_capped: u32,
-    /// Without one.
+    /// Instances without a cpu limit.
     pub cpu_uncapped: u32,
 }
 
 impl Counts {
-    /// Their names in messages and files, where they are fields of the cell.
+    /// The names of the counts in messages and files, where they are fields of the cell.
     pub const FIELDS: [&str; 7] = [
         "starting",
         "apps",
@@ -49,7 +49,7 @@ impl Counts {
         *self.by_cpu(request) += 1;
     }
 
-    /// Takes one instance of `request` away. No count falls below 0, and none of 0 is kept.
+    /// Removes one instance of `request`. No count falls below 0, and zeros are not kept.
     pub(super) fn credit(&mut self, request: &Request) {
         self.starting = self.starting.saturating_sub(1);
         match request.kind {

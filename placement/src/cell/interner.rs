@@ -1,4 +1,4 @@
-//! Keeps equal attributes of many cells once.
+//! Stores equal attributes of many cells only once.
 
 use std::{
     collections::HashMap,
@@ -9,18 +9,18 @@ use std::{
 use super::{Attributes, Cell};
 use crate::times::Timestamp;
 
-/// The different attributes of a pool's cells.
+/// The distinct attributes of a pool's cells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttributeInterner {
-    /// By a hash of what differs most; a bucket rarely has more than one. Only cells own them.
+    /// By a hash of what differs most; a bucket rarely has more than one entry. Only cells own the attributes.
     by_fingerprint: HashMap<u64, Vec<Weak<Attributes>>>,
-    /// At this number of entries the unused ones are dropped.
+    /// The number of entries at which unused ones are dropped.
     tidy_at: usize,
 }
 
 impl AttributeInterner {
-    /// Makes the cell share its attributes with one of the pool's that has equal ones. `before` is
-    /// the earlier state of this cell.
+    /// Makes the cell share its attributes with one of the pool that has equal ones. `before` is the earlier state of
+    /// this cell.
     pub(crate) fn share(&mut self, cell: &mut Cell, before: Option<&Cell>) {
         if let Some(before) = before
             && before.attributes == cell.attributes
@@ -47,7 +47,7 @@ impl AttributeInterner {
     }
 }
 
-/// A hash of what usually tells attributes apart.
+/// Returns a hash of what usually distinguishes attributes.
 fn fingerprint(attributes: &Attributes) -> u64 {
     let mut hasher = DefaultHasher::new();
     let platform = attributes.platform.as_ref();
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(interner.by_fingerprint.len(), 2);
     }
 
-    /// What was tidied away is not what a cell still has.
+    /// Tidying up does not remove attributes that a cell still has.
     #[test]
     fn cells_share_however_many_others_came_between() {
         let mut interner = AttributeInterner::default();

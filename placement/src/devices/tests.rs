@@ -14,7 +14,7 @@ fn numbers(set: &DeviceSet, need: &DeviceNeed) -> Option<Vec<u32>> {
     set.choose(need).map(|share| share.numbers)
 }
 
-/// A number of devices, an amount of each, and the devices that are given.
+/// A number of devices, an amount of each, and the devices that should be given.
 type Given<'a> = (u32, Option<i64>, Option<&'a [u32]>);
 
 #[test]
@@ -216,7 +216,7 @@ fn what_nobody_can_need_is_rejected() {
 }
 
 proptest! {
-    /// As many have room as get their devices one after the other, and none of these is overcommitted.
+    /// There is room for as many as get their devices one after the other, and none of these is overcommitted.
     #[test]
     fn the_room_is_what_can_be_given_one_after_the_other(
         free in prop::collection::vec(-50_i64..=200, 1..6),

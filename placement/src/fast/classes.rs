@@ -1,4 +1,4 @@
-//! Classes: cells that every filter of a policy judges alike, but for what debits change.
+//! Classes: cells that every filter of a policy judges alike, except for what debits change.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -15,20 +15,19 @@ use crate::{
 /// What the cells of one class share.
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
-    /// One of them, without what differs.
+    /// One of them, without what differs between them.
     sample: Cell,
-    /// Its zone, as a number of [`Classes`].
+    /// Its zone, by its number in [`Classes`].
     pub(crate) zone: u32,
-    /// What a cell has in all; unlimited where the cells' `available` is. A 0 gives infinite costs,
-    /// which never win.
+    /// The totals of its cells; unlimited where `available` is. A 0 gives infinite costs, which never win.
     pub(crate) total: Amounts,
 }
 
-/// The classes that a policy's filters tell apart.
+/// The classes that a policy's filters can distinguish.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Classes {
     filters: Vec<Filter>,
-    /// Whether cells of different totals are of different classes.
+    /// Whether cells with different totals are in different classes.
     by_totals: bool,
     by_print: FastMap<String, u32>,
     list: Vec<Class>,
@@ -58,14 +57,14 @@ impl Classes {
         self.of_zone.len()
     }
 
-    /// The cell's class, a new one if need be.
+    /// Returns the cell's class, creating it if necessary.
     pub(crate) fn of(&mut self, cell: &Cell) -> u32 {
         let fingerprint = self.fingerprint(cell);
-        // a class is never dropped, so that the numbers in an index stay valid: a bloated index is built anew
+        // classes are never dropped, so that the numbers in an index stay valid: a bloated index is rebuilt instead
         if let Some(class) = self.by_print.get(&fingerprint) {
             return *class;
         }
-        // there are at most as many classes as cells came, far below 2^32
+        // at most as many classes as cells that ever came, which is far below 2^32
         let class = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
         let next_zone = u32::try_from(self.zones.len()).unwrap_or(u32::MAX);
         let zone = *self.zones.entry(cell.zone.clone()).or_insert(next_zone);
@@ -74,7 +73,7 @@ impl Classes {
         }
         self.of_zone[zone as usize].push(class);
         let total = |resource| {
-            // limited only if both are: a cell without a limit on one of them uses nothing of it
+            // limited only if both are: a cell without a limit on one of them uses none of it
             let limited = cell.available.get(resource).and(cell.total.get(resource));
             limited.unwrap_or(Amounts::UNLIMITED)
         };
@@ -87,24 +86,24 @@ impl Classes {
         class
     }
 
-    /// By class: its zone.
+    /// Returns the zone of each class.
     pub(crate) fn zone_by_class(&self) -> Vec<u32> {
         self.list.iter().map(|class| class.zone).collect()
     }
 
-    /// All zones in the order of their names.
+    /// Returns all zones in the order of their names.
     pub(crate) fn zones_by_name(&self) -> Vec<u32> {
         let mut zones: Vec<(&String, &u32)> = self.zones.iter().collect();
         zones.sort_unstable();
         zones.into_iter().map(|(_, zone)| *zone).collect()
     }
 
-    /// Whether the class passes every filter, as far as debits cannot change that.
+    /// Returns whether the class passes every filter, as far as debits cannot change that.
     pub(crate) fn admits(&self, class: u32, request: &Request, now: Now<'_>) -> bool {
         self.passes(class, &self.filters, request, now)
     }
 
-    /// Whether the class passes these of the filters, as far as debits cannot change that.
+    /// Returns whether the class passes these filters, as far as debits cannot change that.
     pub(crate) fn passes<'f>(
         &self,
         class: u32,
@@ -112,17 +111,17 @@ impl Classes {
         request: &Request,
         now: Now<'_>,
     ) -> bool {
-        // any of its cells would do
+        // any cell of the class would do
         let sample = &self.get(class).sample;
         filters.into_iter().all(|filter| match filter {
-            // how much is free differs within a class; that there is none at all does not
+            // the free amount differs within a class, but having none at all does not
             Filter::Amount(resource) => !has_none_at_all(sample, *resource),
             filter if filter.is_resource() || is_dynamic(filter) => true,
             filter => filter::keeps(filter, sample, request, now),
         })
     }
 
-    /// Everything about the cell that the filters read, as a text.
+    /// Returns everything about the cell that the filters read, as a text.
     fn fingerprint(&self, cell: &Cell) -> String {
         let mut out = String::with_capacity(128);
         // writing to a String cannot fail
@@ -131,10 +130,10 @@ impl Classes {
     }
 
     fn write_print(&self, cell: &Cell, out: &mut String) -> std::fmt::Result {
-        // quoted, so that no two texts in a row can be read as two others
+        // quoted, so that two adjacent texts cannot be read as two different ones
         write!(out, "{:?}", cell.zone)?;
         for resource in Resource::ALL {
-            // whether there is any at all decides a filter; how much only matters to costs
+            // filters only depend on whether there is any at all; the amount only matters to costs
             if !self.by_totals {
                 write!(out, "{}", has_none_at_all(cell, resource))?;
             } else if resource.is_vital() {
@@ -171,7 +170,7 @@ impl Classes {
                     "{:?}",
                     (&cell.next_reboot, &cell.last_boot, &cell.reboot_batch)
                 )?,
-                // amounts are in the row, and dynamic filters are asked cell by cell
+                // amounts are in the row, and dynamic filters are evaluated per cell
                 _ => {}
             }
         }
@@ -179,13 +178,13 @@ impl Classes {
     }
 }
 
-/// Whether the cell has none of a resource without which it gets no work.
+/// Returns whether the cell has none of a resource without which it gets no work.
 fn has_none_at_all(cell: &Cell, resource: Resource) -> bool {
     let total = cell.total.get(resource);
     resource.is_vital() && total.is_some_and(|total| total <= 0)
 }
 
-/// Whether debits can change what the filter says of a cell, beyond its amounts.
+/// Returns whether debits can change the filter's verdict on a cell, beyond its amounts.
 pub(crate) fn is_dynamic(filter: &Filter) -> bool {
     matches!(
         filter,
@@ -195,20 +194,20 @@ pub(crate) fn is_dynamic(filter: &Filter) -> bool {
 
 fn sample(cell: &Cell) -> Cell {
     let mut sample = cell.clone();
-    // they may be long lists, there is a sample for each class, and no filter of a class reads them
+    // these may be long, there is a sample per class, and no filter on a class reads them
     sample.counts.apps.clear();
     sample.counts.owners.clear();
     sample.counts.tags.clear();
     sample
 }
 
-/// Whether nothing differs between the two but what [`super::rows::Row`] and the apps hold.
+/// Returns whether the two differ only in what [`super::rows::Row`] and the apps hold.
 pub(crate) fn same_class_inputs(a: &Cell, b: &Cell) -> bool {
-    // the pool shares equal attributes, so mostly one comparison of pointers decides
+    // the pool shares equal attributes, so usually one pointer comparison decides
     (Arc::ptr_eq(&a.attributes, &b.attributes) || same_attributes(a, b))
         && a.index == b.index
         && a.total == b.total
-        // not the amounts, but whether there is a limit: a class's total depends on it
+        // not the amounts, but whether they are limited: a class's total depends on that
         && Resource::ALL
             .iter()
             .all(|r| a.available.get(*r).is_some() == b.available.get(*r).is_some())
@@ -216,8 +215,8 @@ pub(crate) fn same_class_inputs(a: &Cell, b: &Cell) -> bool {
         && a.recent_starts == b.recent_starts
 }
 
-/// Whether the attributes differ in nothing but what no filter of a class reads: the zone's number, the
-/// rack, the hardware's priority and cached blobs.
+/// Returns whether the attributes differ only in what no filter on a class reads: the zone's number, the rack, the
+/// hardware's priority and cached blobs.
 fn same_attributes(a: &Attributes, b: &Attributes) -> bool {
     a.zone == b.zone
         && a.stacks == b.stacks

@@ -1,67 +1,87 @@
-//! The columnar engine: serves every policy that the two others do not.
+//! The columnar engine: serves every policy that the other two cannot.
 //!
-//! **Why.** A policy that ranks cells against each other (Triton's), or computes an expression for each
-//! (`objective`), must look at all of them. Over columns a cell costs about 25 ns with the dearest
-//! presets; the plain engine takes some 0.2 µs for one and more with each stage. With 5,000 cells this
-//! engine is 25 (`objective`) to 50 (`dapi`) times as fast as that.
+//! **Why.** A policy that ranks cells against each other (Triton's), or evaluates an expression for each (`objective`),
+//! must look at all of them. Over columns, a cell costs about 25 ns with the most expensive presets; the plain engine
+//! takes some 0.2 µs for one stage, and more with each further one. Within a batch most of that is avoided: [`serve`]
+//! keeps the ratings of jobs of one shape, [`screened`] bounds them, which is 5 to 20 times as fast again.
 //!
-//! **Invariant.** It goes through the stages as the plain engine does and every term has the same bits,
-//! but filters that debits cannot change are judged once for each class of cells, places by memory
-//! and disk are kept in order, and the objective runs over blocks of cells.
+//! **Invariant.** It goes through the stages as the plain engine does, and every term has the same bits. But filters
+//! that debits cannot change are evaluated once per class of cells, places by memory and disk are kept in order, and
+//! the objective runs over blocks of cells.
+
+use std::rc::Rc;
 
 use super::{
     classes::is_dynamic,
     columns::Columns,
     index::Index,
     known::{Known, known_or_new},
-    rows::{Asked, Need, Row},
+    rows::{Need, Row},
     session::Session,
-    terms,
+    terms::{self, Apps},
     vector::Blocks,
     view::View,
 };
+use form::Form;
+use kept::Kept;
+use screen::Screens;
+
 use crate::{
     batch::{Batch, JobGroup, same_demands},
     cell::Cell,
     devices::DeviceShares,
     engine::{Choice, Engine},
     objective::Objective,
-    policy::{Combine, Filter, Mode, Policy, Stage, Step},
-    request::{Job, Request},
+    policy::{Combine, Filter, Mode, Policy, Step},
+    request::{Job, Kind, Request},
     stages::{filter, score},
 };
 
+mod chance;
+mod form;
+mod kept;
+mod key;
 mod narrow;
+mod norms;
 mod pick;
+mod screen;
+mod screened;
+mod serve;
+mod spread;
 
 /// One plan over columns.
 pub(crate) struct Columnar<'a> {
     view: View<'a>,
     policy: &'a Policy,
+    /// The stages for LRPs, and those for tasks.
+    forms: [Rc<Form<'a>>; 2],
     judged: Vec<Judged<'a>>,
     shapes: Vec<&'a Request>,
+    kept: Kept,
+    screens: Screens,
+    is_single: bool,
     scratch: Scratch,
 }
 
-/// What the leading static filters say of requests like this one, by class of cells.
+/// The verdicts of the leading static filters on requests like this one, by class of cells.
 struct Judged<'a> {
     request: &'a Request,
     keeps: Vec<bool>,
 }
 
-/// Reused from job to job.
+/// Buffers reused from job to job.
 #[derive(Default)]
 struct Scratch {
     /// The survivors' slots, ascending.
     alive: Vec<u32>,
-    /// Beside `alive`, once a score was given.
+    /// Parallel to `alive`, once a score was given.
     totals: Vec<f64>,
     term: Vec<f64>,
     blocks: Blocks,
     terms: terms::Scratch,
 }
 
-/// At most so many different kinds of request are remembered.
+/// The most kinds of requests whose verdicts are remembered.
 const MAX_JUDGED: usize = 256;
 
 impl<'a> Columnar<'a> {
@@ -74,44 +94,58 @@ impl<'a> Columnar<'a> {
         Self {
             view: View::new(columns, session, policy, batch),
             policy,
+            forms: [Kind::Lrp, Kind::Task].map(|kind| Rc::new(Form::of(policy, kind))),
             judged: Vec::new(),
             shapes: batch.shapes.clone(),
+            kept: Kept::default(),
+            screens: Screens::default(),
+            is_single: batch.order.len() < 2,
             scratch: Scratch::default(),
         }
     }
 
-    /// Fills `alive` with the cells that pass the leading filters on amounts, and the static ones.
-    fn start(&mut self, request: &'a Request, leading: &[&Filter]) {
+    /// Fills `alive` with the cells that pass the leading filters, both on amounts and static ones: all such cells, or
+    /// those among `asked`.
+    fn start(&mut self, request: &'a Request, form: &Form<'a>, asked: Option<&[u32]>) {
+        let at = self.judge(request, &form.leading);
+        let need = Need::under(form.asked, request);
+        let (view, alive) = (&mut self.view, &mut self.scratch.alive);
+        let (keeps, rows) = (&self.judged[at].keeps, &*view.session.parts.rows);
+        let class_slots = &view.columns.class_slots;
+        alive.clear();
+        if let Some(asked) = asked {
+            let fits = |slot: &u32| {
+                let at = *slot as usize;
+                keeps[class_slots[at] as usize] && need.fits(&rows[at])
+            };
+            alive.extend(asked.iter().copied().filter(fits));
+        } else {
+            alive.resize(view.columns.len(), 0);
+            let kept = fitting(alive, keeps, class_slots, rows, &need);
+            alive.truncate(kept);
+        }
+        self.scratch.terms.forget_seats();
+        if need.extra {
+            keep_with_extras(view, alive, request);
+        }
+    }
+
+    /// The position of what the leading filters say of such requests.
+    fn judge(&mut self, request: &'a Request, leading: &[&Filter]) -> usize {
         let known = self
             .judged
             .iter()
-            // a walk, as a batch has few kinds of request; each judgement is a pass over all classes
+            // a linear search, as a batch has few kinds of requests; each new one costs a pass over all classes
             .position(|judged| same_demands(judged.request, request));
-        let at = known.unwrap_or_else(|| {
-            // all of them: which are asked for again is not known, and a batch rarely has so many
+        known.unwrap_or_else(|| {
+            // clears all: which will be needed again is unknown, and a batch rarely has this many
             if self.judged.len() >= MAX_JUDGED {
                 self.judged.clear();
             }
             let keeps = self.view.columns.judge(leading, request, self.view.now());
             self.judged.push(Judged { request, keeps });
             self.judged.len() - 1
-        });
-        let need = Need::under(Asked::by(leading.iter().copied()), request);
-        let (view, alive) = (&mut self.view, &mut self.scratch.alive);
-        alive.clear();
-        alive.resize(view.columns.len(), 0);
-        let kept = fitting(
-            alive,
-            &self.judged[at].keeps,
-            &view.columns.class_slots,
-            view.session.parts.rows,
-            &need,
-        );
-        alive.truncate(kept);
-        self.scratch.terms.forget_seats();
-        if need.extra {
-            keep_with_extras(view, alive, request);
-        }
+        })
     }
 
     /// Drops what a filter that debits can change would drop.
@@ -143,7 +177,7 @@ impl<'a> Columnar<'a> {
                 };
                 alive.retain(|p| other[*p as usize] == 0);
             }
-            // needs counts of the whole batch, so it is answered over columns and not from the cell as it was
+            // needs counts that include the batch, so it is answered from columns and not from the original cell
             Filter::Locality => self.strict_locality(request),
             _ => {
                 let now = view.now();
@@ -152,7 +186,7 @@ impl<'a> Columnar<'a> {
         }
     }
 
-    /// A filter after a score: the totals follow the cells.
+    /// Applies a filter after a score, and keeps the totals in step with the cells.
     fn filter_scored(&mut self, filter: &Filter, request: &Request) {
         // rare: no preset filters after a score
         let before = self.scratch.alive.clone();
@@ -161,7 +195,7 @@ impl<'a> Columnar<'a> {
         let totals = std::mem::take(&mut self.scratch.totals);
         let mut left = after.iter().copied().peekable();
         for (slot, total) in before.iter().zip(totals) {
-            // both are in the order of slots
+            // both are in order of slots
             if left.peek() == Some(slot) {
                 left.next();
                 self.scratch.totals.push(total);
@@ -170,12 +204,44 @@ impl<'a> Columnar<'a> {
         self.scratch.alive = after;
     }
 
+    /// Takes the cells that passed the start through the stages; says whether any is left.
+    fn go_through(
+        &mut self,
+        form: &Form<'_>,
+        job: &Job,
+        group: JobGroup,
+        objective: Option<&Objective>,
+    ) -> bool {
+        // empty totals stand for "not scored yet" below
+        self.scratch.totals.clear();
+        let request = &*job.request;
+        let mut scored = false;
+        for (at, stage) in form.stages.iter().enumerate() {
+            if self.scratch.alive.is_empty() {
+                return false;
+            }
+            match &stage.step {
+                // already done by `start`
+                Step::Filter(filter) if at < form.leading.len() && !is_dynamic(filter) => {}
+                Step::Filter(filter) if scored => self.filter_scored(filter, request),
+                Step::Filter(filter) => self.filter(filter, request),
+                Step::Narrow(narrow) => self.narrow(*narrow, job, group),
+                Step::Score(step) => {
+                    scored = true;
+                    self.score(step, objective, job, group, Apps::Counted);
+                }
+            }
+        }
+        !self.scratch.alive.is_empty()
+    }
+
     fn score(
         &mut self,
         step: &crate::policy::Score,
         objective: Option<&Objective>,
         job: &Job,
         group: JobGroup,
+        apps: Apps,
     ) {
         let combine = self.policy.combine;
         let scratch = &mut self.scratch;
@@ -194,7 +260,7 @@ impl<'a> Columnar<'a> {
         let mut term = std::mem::take(&mut scratch.term);
         term.clear();
         if step.weight == 0.0 && is_share {
-            // whatever is raised to the power of 0
+            // any value to the power of 0
             term.resize(scratch.alive.len(), 0.0);
         } else {
             terms::term(
@@ -205,6 +271,7 @@ impl<'a> Columnar<'a> {
                     scratch: &mut scratch.terms,
                     job,
                     group,
+                    apps,
                 },
                 step,
                 objective,
@@ -216,11 +283,10 @@ impl<'a> Columnar<'a> {
     }
 }
 
-/// Writes the slots of the cells that have what is needed, and whose class is kept, to the start of
-/// `alive`, and returns how many. One pass over two columns; the filters themselves were asked once for
-/// each class.
-// a function of its own: among the caller's variables the loop has no registers left, and takes three
-// times as many instructions
+/// Writes the slots of cells that have what is needed and whose class is kept to the start of `alive`, and returns how
+/// many. A single pass over two columns; the filters themselves were evaluated once per class.
+// a separate function: inlined into its caller, the loop runs out of registers and takes three times as many
+// instructions
 #[inline(never)]
 fn fitting(
     alive: &mut [u32],
@@ -229,7 +295,7 @@ fn fitting(
     rows: &[Row],
     need: &Need,
 ) -> usize {
-    // without a branch that the processor could guess wrong
+    // without a branch that the processor could mispredict
     let mut kept = 0;
     for ((slot, class_slot), row) in (0..).zip(class_slots).zip(rows) {
         alive[kept] = slot;
@@ -252,7 +318,7 @@ fn keep_with_extras(view: &mut View<'_>, alive: &mut Vec<u32>, request: &Request
     });
 }
 
-/// Keeps what is wanted, of the totals too.
+/// Keeps what is wanted, also in the totals.
 fn keep(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) {
     scratch.terms.forget_seats();
     if scratch.totals.is_empty() {
@@ -271,7 +337,7 @@ fn keep(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) {
     scratch.totals.truncate(kept);
 }
 
-/// Keeps what is wanted, unless that is nothing; says whether there was any.
+/// Keeps what is wanted, unless that is nothing. Returns whether there was any.
 fn keep_if_any(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) -> bool {
     let any = scratch.alive.iter().any(&wanted);
     if any {
@@ -282,44 +348,24 @@ fn keep_if_any(scratch: &mut Scratch, wanted: impl Fn(&u32) -> bool) -> bool {
 
 impl Engine for Columnar<'_> {
     fn choose(&mut self, job: &Job, group: JobGroup, objective: Option<&Objective>) -> Choice {
-        let request = &*job.request;
-        let policy = self.policy;
-        let stages: Vec<&Stage> = policy.stages_for(request.kind).collect();
-        let leading: Vec<&Filter> = stages
-            .iter()
-            .map_while(|stage| match &stage.step {
-                Step::Filter(filter) => Some(filter),
-                _ => None,
-            })
-            .collect();
         self.view.meet(group, job);
-        self.start(self.shapes[group.shape as usize], &leading);
-        // empty totals stand for "not scored yet" below
-        self.scratch.totals.clear();
-        let mut scored = false;
-        for (at, stage) in stages.iter().enumerate() {
-            if self.scratch.alive.is_empty() {
-                return Choice::default();
-            }
-            match &stage.step {
-                // done by the start
-                Step::Filter(filter) if at < leading.len() && !is_dynamic(filter) => {}
-                Step::Filter(filter) if scored => self.filter_scored(filter, request),
-                Step::Filter(filter) => self.filter(filter, request),
-                Step::Narrow(narrow) => self.narrow(*narrow, job, group),
-                Step::Score(step) => {
-                    scored = true;
-                    self.score(step, objective, job, group);
-                }
-            }
+        let form = Rc::clone(&self.forms[usize::from(job.request.kind == Kind::Task)]);
+        if let Some(choice) = self.serve(&form, job, group, objective) {
+            return choice;
         }
-        if self.scratch.alive.is_empty() {
+        if let Some(choice) = self.screen(&form, job, group) {
+            return choice;
+        }
+        self.start(self.shapes[group.shape as usize], &form, None);
+        if !self.go_through(&form, job, group, objective) {
             return Choice::default();
         }
         self.pick(job, group)
     }
 
     fn debit(&mut self, slot: u32, job: &Job, group: JobGroup) -> Option<Box<DeviceShares>> {
+        self.kept.changed(slot);
+        self.screens.changed(slot);
         self.view.debit(slot, job, group)
     }
 
@@ -327,7 +373,7 @@ impl Engine for Columnar<'_> {
         self.view.session.row(slot).starting
     }
 
-    /// Places by memory and disk are found again when somebody asks for them.
+    /// Reverts the batch's debits. Places by memory and disk are found again when they are next needed.
     fn finish(self: Box<Self>) {
         self.view.finish();
     }

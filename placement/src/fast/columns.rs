@@ -1,5 +1,5 @@
-//! A pool's cells as columns: one value per cell and column, by slot. They live as long as the pool
-//! is planned under one policy; an advertisement or a departure changes one cell's values in them.
+//! A pool's cells as columns: one value per cell and column, by slot. They are kept as long as the pool is planned
+//! under one policy; an advertisement or a departure changes one cell's values in them.
 
 use std::collections::BTreeMap;
 
@@ -36,27 +36,27 @@ pub(crate) struct Columns {
     classes: Classes,
     /// The cell's class plus one, or [`NOBODY`].
     pub(super) class_slots: Vec<u32>,
-    /// Whether the cell counts in zones and racks.
+    /// Whether the cell counts for zones and racks.
     pub(super) counted: Vec<bool>,
     pub(super) capped: Vec<u32>,
     pub(super) uncapped: Vec<u32>,
     pub(super) instances: Vec<u64>,
-    /// Available and total MiB as the objective language sees them; unlimited is [`MAX_AMOUNT`].
+    /// Available and total MiB as seen by the objective language; unlimited is [`MAX_AMOUNT`].
     pub(super) memory: Vec<f64>,
     pub(super) disk: Vec<f64>,
     pub(super) total_memory: Vec<f64>,
     pub(super) total_disk: Vec<f64>,
-    /// Whether both total and available disk have a limit.
+    /// Whether both total and available disk are limited.
     pub(super) disk_is_limited: Vec<bool>,
-    /// The zone's number where the cell says one, else NaN.
+    /// The zone's number if the cell gives one, else NaN.
     given_zone_numbers: Vec<f64>,
-    /// Of the last [`Columns::number_zones`].
+    /// The result of the last [`Columns::number_zones`].
     pub(super) zone_numbers: Vec<f64>,
     pub(super) racks: Vec<u32>,
     rack_numbers: FastMap<String, u32>,
-    /// The platform's stamp in ms; NaN = unreadable.
+    /// The platform's stamp in ms; NaN if unreadable.
     pub(super) platforms: Vec<f64>,
-    /// Planned reboots in ms, whether past or not; none = never, or before the last boot.
+    /// Planned reboots in ms, past or future; none if never, or before the last boot.
     pub(super) reboots: Vec<Option<i64>>,
     pub(super) by_memory: Places,
     pub(super) by_disk: Places,
@@ -66,7 +66,7 @@ pub(crate) struct Columns {
     pub(super) blobs: Holders,
     pub(super) stacks: Holders,
     pub(super) known: KnownTerms,
-    /// The lots of the last auction, and which it was.
+    /// The lots of the last auction; below, which auction that was.
     pub(super) lots: Vec<tie::Lot>,
     auction: Option<tie::Lots>,
 }
@@ -117,12 +117,12 @@ impl Columns {
         &self.policy
     }
 
-    /// How many different classes and racks have been seen.
+    /// Returns how many distinct classes or racks have been seen, whichever are more.
     pub(super) fn symbols(&self) -> usize {
         self.classes.len().max(self.rack_numbers.len())
     }
 
-    /// How many slots there are, free ones included.
+    /// Returns how many slots there are, including free ones.
     pub(super) fn len(&self) -> usize {
         self.class_slots.len()
     }
@@ -152,10 +152,10 @@ impl Columns {
         self.reboots.resize(slots, None);
     }
 
-    /// Puts a cell in that was not there, in a slot that may be new.
+    /// Inserts a new cell in a slot, which may be new.
     pub(super) fn insert(&mut self, slot: u32, cell: &Cell, row: Row) {
         self.grow(slot as usize + 1);
-        // its name is another: the lots are drawn again
+        // the slot has a new name: the lots are drawn again
         self.auction = None;
         self.write_kind(slot, cell);
         self.write_rest(slot, cell);
@@ -169,20 +169,20 @@ impl Columns {
         self.class_slots[slot as usize] = NOBODY;
         self.counted[slot as usize] = false;
         self.reboots[slot as usize] = None;
-        // who holds what is a list of slots: the next cell in this slot must not be found in it
+        // holders are lists of slots: the next cell in this slot must not be found in them
         self.hold(slot, Some(cell), None);
         self.touch(slot);
         self.known.forget(slot);
         self.by_reboot.touch(slot);
     }
 
-    /// The cell of a slot went from `old` to `new`, which may be of another class.
+    /// Updates the cell of a slot from `old` to `new`, which may be of another class.
     pub(super) fn update_class(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_kind(slot, new);
         self.update(slot, old, new, row);
     }
 
-    /// The cell of a slot went from `old` to `new`, which are of one class.
+    /// Updates the cell of a slot from `old` to `new`, which are of one class.
     pub(super) fn update(&mut self, slot: u32, old: &Cell, new: &Cell, row: Row) {
         self.write_rest(slot, new);
         // most advertisements bring nothing new
@@ -194,7 +194,7 @@ impl Columns {
         self.hold(slot, Some(old), Some(new));
     }
 
-    /// The request's resources were taken from the cell, which is now as `cell` says.
+    /// Counts a debit: the request's resources were taken from the cell, which is now `cell`.
     pub(super) fn count_debit(&mut self, slot: u32, cell: &Cell, row: Row, request: &Request) {
         self.write_amounts(slot, cell, row);
         self.known.forget(slot);
@@ -206,11 +206,11 @@ impl Columns {
         }
     }
 
-    /// What [`super::classes::same_class_inputs`] compares.
+    /// Writes what [`super::classes::same_class_inputs`] compares.
     fn write_kind(&mut self, slot: u32, cell: &Cell) {
         let at = slot as usize;
         let ignored = self.policy.ignores_evacuating() && cell.evacuating;
-        // plus one: 0 is [`NOBODY`], which every judgement rejects without a further test
+        // plus one: 0 is [`NOBODY`], which every verdict rejects without a further test
         self.class_slots[at] = self.classes.of(cell) + 1;
         self.counted[at] = !ignored;
         self.total_memory[at] = cell.total.memory_mb as f64;
@@ -219,12 +219,12 @@ impl Columns {
         let stamp = cell.platform.as_ref();
         let stamp = stamp.and_then(|platform| platform.stamp.ms());
         self.platforms[at] = stamp.map_or(f64::NAN, |ms| ms as f64);
-        // whether it is past is for each plan to say
+        // each plan decides for itself whether it is past
         self.reboots[at] = cell.planned_reboot_ms(i64::MIN);
         self.by_reboot.touch(slot);
     }
 
-    /// What may differ between cells of one class, but for amounts and counts.
+    /// Writes what may differ between cells of one class, except amounts and counts.
     fn write_rest(&mut self, slot: u32, cell: &Cell) {
         let at = slot as usize;
         self.given_zone_numbers[at] = cell.zone_number.map_or(f64::NAN, f64::from);
@@ -238,7 +238,7 @@ impl Columns {
         });
     }
 
-    /// What debits change, as the cell says.
+    /// Writes what debits change.
     pub(super) fn write_amounts(&mut self, slot: u32, cell: &Cell, row: Row) {
         let at = slot as usize;
         self.capped[at] = cell.counts.cpu_capped;
@@ -247,7 +247,7 @@ impl Columns {
         self.write_row(slot, row);
     }
 
-    /// The cell's free amounts are those of its row.
+    /// Writes the cell's free amounts from its row.
     pub(super) fn write_row(&mut self, slot: u32, row: Row) {
         let at = slot as usize;
         self.memory[at] = row.free[Resource::Memory] as f64;
@@ -256,7 +256,7 @@ impl Columns {
         } else {
             row.free[Resource::Disk] as f64
         };
-        // only marked: most policies never ask for the order
+        // only marked: most policies never need the order
         self.touch(slot);
     }
 
@@ -265,7 +265,7 @@ impl Columns {
         self.by_disk.touch(slot);
     }
 
-    /// Who holds what, after a cell came, changed or went.
+    /// Updates who holds what, after a cell came, changed or went.
     fn hold(&mut self, slot: u32, old: Option<&Cell>, new: Option<&Cell>) {
         type Counts = fn(&Cell) -> &BTreeMap<String, u32>;
         type Names = fn(&Cell) -> &[String];
@@ -282,14 +282,14 @@ impl Columns {
         ];
         for (holders, names) in lists {
             let (old, new) = (old.map_or(&[][..], names), new.map_or(&[][..], names));
-            // the lists rarely change, and to count them allocates
+            // the lists rarely change, and counting them allocates
             if old != new {
                 holders.change(slot, Some(&tally(old)), Some(&tally(new)));
             }
         }
     }
 
-    /// Numbers the zones as the counted cells have them; returns how many those are.
+    /// Numbers the zones of the counted cells, and returns how many there are.
     pub(super) fn number_zones(&mut self) -> usize {
         let zone_of_class = self.classes.zone_by_class();
         let mut counts = vec![false; self.classes.zones()];
@@ -301,7 +301,7 @@ impl Columns {
         let mut numbers = vec![0.0; counts.len()];
         let mut zones = 0;
         for zone in self.classes.zones_by_name() {
-            // as many counted zones come before it, and one
+            // its number is that of the counted zones before it plus one
             numbers[zone as usize] = zones as f64 + 1.0;
             zones += usize::from(counts[zone as usize]);
         }
@@ -320,7 +320,7 @@ impl Columns {
         zones
     }
 
-    /// Gives every cell its lot of the auction.
+    /// Gives every cell its lot for the auction.
     pub(super) fn draw_lots(&mut self, lots: tie::Lots, hashes: &[u64]) {
         if self.auction != Some(lots) {
             self.auction = Some(lots);
@@ -334,13 +334,13 @@ impl Columns {
         self.classes.zones()
     }
 
-    /// The cell's zone; none where there is no cell.
+    /// Returns the cell's zone; none if there is no cell.
     pub(super) fn zone(&self, slot: u32) -> Option<u32> {
         let class_slot = self.class_slots[slot as usize];
         (class_slot != NOBODY).then(|| self.classes.get(class_slot - 1).zone)
     }
 
-    /// By class slot: whether these filters keep its cells, as far as debits cannot change that.
+    /// Returns, by class slot, whether these filters keep its cells, as far as debits cannot change that.
     pub(super) fn judge(&self, filters: &[&Filter], request: &Request, now: Now<'_>) -> Vec<bool> {
         let classes = u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
         let judge = |class| {
@@ -360,21 +360,21 @@ impl Columns {
         self.rack_numbers.len()
     }
 
-    /// Seats every cell by its free memory.
+    /// Orders all cells by free memory.
     pub(super) fn settle_by_memory(&mut self, rows: &[Row]) {
         let there = |slot: u32| self.class_slots[slot as usize] != NOBODY;
         let memory = |slot: u32| there(slot).then(|| rows[slot as usize].free[Resource::Memory]);
         self.by_memory.settle(self.class_slots.len(), memory);
     }
 
-    /// Seats every cell by its free disk, the unlimited last.
+    /// Orders all cells by free disk, unlimited ones last.
     pub(super) fn settle_by_disk(&mut self, rows: &[Row]) {
         let there = |slot: u32| self.class_slots[slot as usize] != NOBODY;
         let disk = |slot: u32| there(slot).then(|| rows[slot as usize].free[Resource::Disk]);
         self.by_disk.settle(self.class_slots.len(), disk);
     }
 
-    /// Seats every cell that has one by its planned reboot.
+    /// Orders all cells with a planned reboot by its date.
     pub(super) fn settle_by_reboot(&mut self) {
         let reboots = &self.reboots;
         self.by_reboot
@@ -382,7 +382,7 @@ impl Columns {
     }
 }
 
-/// How often each name is in a list.
+/// Counts how often each name is in a list.
 fn tally(names: &[String]) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
     for name in names {

@@ -1,13 +1,12 @@
-//! The engine of draws from the upper half by memory (the DEA pool), and of plain draws (`random`).
+//! The engine for draws from the upper half by memory (the DEA pool), and for plain draws (`random`).
 //!
-//! **Why.** Whatever is drawn from many cells with equal chances needs their number and the k-th of
-//! them, not a walk over all. With 5,000 cells this engine is some 600 times as fast as the plain one,
-//! and 12 times as fast as the columnar one (232,000 decisions a second against 19,900), with 1,000
-//! cells 5 times.
+//! **Why.** Drawing from many cells with equal chances needs their number and the k-th of them, not a walk over all.
+//! With 5,000 cells this engine is some 600 times as fast as the plain one, and 12 times as fast as the columnar one
+//! (232,000 decisions a second against 19,900); with 1,000 cells, 5 times.
 //!
-//! **Invariant.** Each class's cells are sorted by free memory, so the candidates of a job are the end
-//! of each list from the memory that it needs, less a short list of exceptions: cells that lack
-//! something else, or hold the app. The middle one, and all above it, are found by bisection.
+//! **Invariant.** The cells of each class are sorted by free memory, so a job's candidates are the end of each list,
+//! from the memory that it needs, less a short list of exceptions: cells that lack something else, or hold the app. The
+//! middle one, and all above it, are found by bisection.
 
 use super::{
     index::Index,
@@ -45,7 +44,7 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
-    /// None when the policy is not of this form.
+    /// Creates an index; none if the policy is not of this form.
     pub(crate) fn new(policy: &Policy) -> Option<Self> {
         let recipe = Recipe::of(policy)?;
         if !recipe.is_halves(policy) {
@@ -65,7 +64,7 @@ impl Halves {
         }
     }
 
-    /// The cell's row changed.
+    /// Moves a cell whose row changed.
     fn reorder(&mut self, slot: u32, old: Row, new: Row) {
         if let Some(class) = self.members.class_of(slot) {
             let list = &mut self.lists[class as usize];
@@ -119,33 +118,33 @@ impl Index for Halves {
 pub(crate) struct HalvesPlan<'a> {
     index: &'a mut Halves,
     session: Session<'a>,
-    /// Which classes the filters admit.
+    /// The classes that the filters admit.
     shapes: Shapes<()>,
     zones: RankedZones,
     scratch: Scratch,
-    /// The middle memory of the last job.
+    /// The median memory of the last job.
     last_middle: i64,
 }
 
-/// Reused from job to job.
+/// Buffers reused from job to job.
 #[derive(Default)]
 struct Scratch {
     runs: Vec<Run>,
-    /// The candidates one by one, where runs do not say it.
+    /// The candidates one by one, if runs cannot represent them.
     cells: Vec<Entry>,
-    /// Cells inside the runs that are no candidates.
+    /// Cells inside the runs that are not candidates.
     skipped: Vec<Entry>,
     band: Vec<(u64, u32)>,
 }
 
-/// Candidates: a list's cells from a position on.
+/// Candidates: the cells of a list from a position on.
 #[derive(Clone, Copy)]
 struct Run {
     list: u32,
     from: Spot,
 }
 
-/// So many cells inside the runs may be no candidates; with more, candidates are taken one by one.
+/// The most cells inside the runs that may be no candidates; with more, candidates are listed one by one.
 const MOST_SKIPPED: usize = 256;
 
 impl<'a> HalvesPlan<'a> {
@@ -154,7 +153,7 @@ impl<'a> HalvesPlan<'a> {
             index.extract(*slot, *session.row(*slot));
         }
         for list in &mut index.lists {
-            // once for the batch: a draw then passes over 32-bit numbers and hashes nothing
+            // once for the batch, so that a draw passes over 32-bit numbers and hashes nothing
             list.draw_lots(session.lots);
         }
         Self {
@@ -167,8 +166,8 @@ impl<'a> HalvesPlan<'a> {
         }
     }
 
-    /// Finds the candidates of these zones: runs of lists less the skipped, or one by one. Returns
-    /// how many there are.
+    /// Finds the candidates of these zones, as runs of lists less the skipped, or one by one. Returns how many there
+    /// are.
     fn gather(
         &mut self,
         zones: std::ops::Range<usize>,
@@ -202,13 +201,13 @@ impl<'a> HalvesPlan<'a> {
                 if from.rank == list.len() {
                     continue;
                 }
-                // not counted cell by cell: the rank is known, and misfits are taken off below
+                // not counted cell by cell: the rank is known, and misfits are subtracted below
                 total += list.len() - from.rank;
                 scratch.runs.push(Run { list: *class, from });
                 skip_misfits(list, from, session, need, request, &mut scratch.skipped);
             }
         }
-        // cells that hold none of the app come first, and mostly there are some
+        // cells that hold none of the app come first, and usually there are some
         let holders_go = index.recipe.has(Narrow::AppFewest, request.kind);
         if holders_go {
             for at in 0..session.app(group).holders.len() {
@@ -218,7 +217,7 @@ impl<'a> HalvesPlan<'a> {
                 let inside = scratch.runs.iter().any(|run| Some(run.list) == class);
                 if inside
                     && row.free[Resource::Memory] >= need.amounts[Resource::Memory]
-                    // a misfit is on the list already
+                    // a misfit is already on the list
                     && !session.is_marked(slot)
                 {
                     session.mark(slot);
@@ -227,16 +226,16 @@ impl<'a> HalvesPlan<'a> {
                 }
             }
         }
-        // where every candidate holds the app, how many each holds decides: that needs each of them
+        // if every candidate holds the app, the number on each decides, which requires each of them
         if total > scratch.skipped.len() && scratch.skipped.len() <= MOST_SKIPPED {
-            // the bisection for the middle counts the skipped below a memory, too
+            // the bisection for the median also counts the skipped cells below a memory
             scratch.skipped.sort_unstable_by_key(|e| e.memory);
             return total - scratch.skipped.len();
         }
         self.gather_each(group, request, need, holders_go)
     }
 
-    /// The candidates one by one.
+    /// Lists the candidates one by one.
     fn gather_each(
         &mut self,
         group: JobGroup,
@@ -277,7 +276,7 @@ impl<'a> HalvesPlan<'a> {
         scratch.cells.len()
     }
 
-    /// The memory of the `k`-th candidate from below.
+    /// Returns the memory of the `k`-th candidate from below.
     fn kth_memory(&self, k: usize) -> i64 {
         let scratch = &self.scratch;
         if scratch.runs.is_empty() {
@@ -288,7 +287,7 @@ impl<'a> HalvesPlan<'a> {
             runs.map(|run| (&self.index.lists[run.list as usize], run.from.rank))
         };
         let fewer_than = |memory: i64| -> usize {
-            // a bisection in each list, and nobody looks at a cell
+            // a bisection in each list, without looking at single cells
             let inside = lists().map(|(list, from)| list.at_least(memory).rank.max(from) - from);
             let skipped = scratch.skipped.partition_point(|e| e.memory < memory);
             inside.sum::<usize>() - skipped
@@ -296,11 +295,12 @@ impl<'a> HalvesPlan<'a> {
         let bounds = lists().filter_map(|(list, _)| list.least_memory().zip(list.most_memory()));
         let (mut low, mut high) =
             bounds.fold((i64::MAX, i64::MIN), |(a, b), (c, d)| (a.min(c), b.max(d)));
-        // jobs in a row mostly have the same middle, or one near it: look around the last one first, in growing steps
+        // consecutive jobs usually have the same median or a close one: search around the last one first, in growing
+        // steps
         let mut step = 1;
         let mut guess = self.last_middle.clamp(low, high);
         while low < high {
-            // the k-th has at least `guess` when no more than k have less
+            // the k-th has at least `guess` if no more than k have less
             if fewer_than(guess) <= k {
                 low = guess;
                 guess = guess.saturating_add(step);
@@ -308,7 +308,7 @@ impl<'a> HalvesPlan<'a> {
                 high = guess - 1;
                 guess = guess.saturating_sub(step);
             }
-            // once it is large the middle is looked for by halves, which may take many more rounds
+            // once the step is large, plain bisection takes over, which may need many more rounds
             step = i64::saturating_mul(step, 8);
             if guess <= low || guess > high || step > 1 << 12 {
                 guess = low + (high - low + 1) / 2;
@@ -317,7 +317,7 @@ impl<'a> HalvesPlan<'a> {
         low
     }
 
-    /// Cuts the candidates down to those with at least this memory; returns how many are left.
+    /// Reduces the candidates to those with at least this memory; returns how many are left.
     fn cut(&mut self, memory: i64) -> usize {
         let Self { index, scratch, .. } = self;
         for run in &mut scratch.runs {
@@ -336,7 +336,7 @@ impl<'a> HalvesPlan<'a> {
         inside + scratch.cells.len() - scratch.skipped.len()
     }
 
-    /// All finalists, by name.
+    /// Returns all finalists, by name.
     fn finalists(&self) -> Vec<u32> {
         let scratch = &self.scratch;
         let runs = scratch.runs.iter();
@@ -349,8 +349,8 @@ impl<'a> HalvesPlan<'a> {
     }
 }
 
-/// Marks and lists the cells from a spot on that lack something other than memory. Chunks in which
-/// nobody can are not looked into; of the others it learns what the least really is.
+/// Marks and lists the cells from a spot on that lack something other than memory. Skips chunks in which no cell can,
+/// and updates the minimum of the others.
 fn skip_misfits(
     list: &mut Sorted,
     from: Spot,
@@ -364,11 +364,11 @@ fn skip_misfits(
         if !need.extra && chunk.least.covers(&need.amounts) {
             continue;
         }
-        // only the first chunk begins in its middle
+        // only the first chunk starts in its middle
         let skip = if i == 0 { from.within } else { 0 };
         let mut but_disk = chunk.least;
         but_disk[Resource::Disk] = Amounts::UNLIMITED;
-        // mostly it is the disk, which stands beside the memory
+        // usually it is the disk, which is stored next to the memory
         let only_disk = !need.extra && but_disk.covers(&need.amounts);
         let mut least = but_disk;
         if !only_disk {
@@ -387,7 +387,7 @@ fn skip_misfits(
                 skipped.push(*entry);
             }
         }
-        // of a part of a chunk nothing is learned about the rest
+        // a partial chunk says nothing about the rest of it
         if skip == 0 {
             chunk.least = least;
         }

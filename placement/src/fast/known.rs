@@ -1,5 +1,5 @@
-//! Terms that are known: what looks at the devices of a cell holds for all work of one size until the cell changes, or
-//! other work is expected.
+//! Cached terms: a value that depends on a cell's devices holds for all work of one size until the cell or the expected
+//! work changes.
 
 use std::sync::Arc;
 
@@ -8,45 +8,45 @@ use crate::{
     resource_name::ResourceName,
 };
 
-/// The most values that are remembered: 128 MiB.
+/// The most cached values: 128 MiB.
 const MAX_VALUES: usize = 16 << 20;
 
-/// What a column says of each cell.
+/// What a column contains for each cell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Known {
     /// Whether it has the named resources and the devices: 1 or 0.
     Extras,
     /// The used shares after the placement.
     Used(Arc<[ResourceName]>, bool),
-    /// The fragment as it is, whatever is placed.
+    /// The current fragment, whatever is placed.
     Fragment(Fragments),
     /// The gradient of the placement.
     Gradient(Fragments),
 }
 
-/// Columns of values by slot; NaN = not known.
+/// Columns of values by slot; NaN if not known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownTerms {
     numbers: FastMap<(Known, Size), usize>,
     columns: Vec<Column>,
-    /// The slots of the cells that changed, the last ones.
+    /// The slots of the last cells that changed.
     changes: Vec<u32>,
-    /// How many changes came before those.
+    /// How many changes preceded those.
     forgotten: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Column {
     values: Vec<f64>,
-    /// Of the expected work for which they hold.
+    /// The version of the expected work for which they hold.
     version: u64,
-    /// How many changes it knows of.
+    /// How many changes it has taken into account.
     seen: usize,
 }
 
 impl KnownTerms {
-    /// The cell of the slot changed.
-    // only noted: a column that is never asked for again costs nothing
+    /// Records that the cell of the slot changed.
+    // only recorded: a column that is never used again costs nothing
     pub(super) fn forget(&mut self, slot: u32) {
         if self.columns.is_empty() {
             return;
@@ -59,7 +59,7 @@ impl KnownTerms {
         self.changes.push(slot);
     }
 
-    /// The column for the work; values of other expected work are forgotten.
+    /// Returns the column for the work; values for other expected work are discarded.
     pub(super) fn column(
         &mut self,
         known: Known,
@@ -94,7 +94,7 @@ impl KnownTerms {
     }
 }
 
-/// The value, worked out if it is not known.
+/// Returns the value, computed if it is not known.
 #[inline]
 pub(super) fn known_or_new(known: &mut f64, new: impl FnOnce() -> f64) -> f64 {
     if known.is_nan() {

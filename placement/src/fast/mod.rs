@@ -1,9 +1,9 @@
-//! The fast engines: they decide what the plain engine decides, without walking all cells.
+//! The fast engines: they make the same decisions as the plain engine, without walking all cells.
 //!
-//! * [`ordered`]: where the cost separates into a part of the cell and a part of the job for each
-//!   class of cells, cells stay in order and only the winner moves (Diego).
-//! * [`halves`]: where the cells with the most memory are drawn from, cells stay sorted by memory
-//!   (the DEA pool, `random`).
+//! * [`ordered`]: if the cost separates into a part of the cell and a part of the job for each class of cells, cells
+//!   stay in order and only the winner moves (Diego).
+//! * [`halves`]: if the draw is from the cells with the most memory, cells stay sorted by memory (the DEA pool,
+//!   `random`).
 //! * [`columnar`]: every other policy, over columns that live as long as the pool.
 
 pub(crate) mod classes;
@@ -29,9 +29,9 @@ use index::Index;
 use ordered::Ordered;
 use rows::Row;
 
-/// An empty index of the engine that serves the policy, and the engine's name.
+/// Returns an empty index of the engine that serves the policy, and the engine's name.
 fn new_index(policy: &Policy) -> (Box<dyn Index>, &'static str) {
-    // the fastest that can serve the policy; no policy is of the form of both
+    // the fastest that can serve the policy; no policy has the form of both
     if let Some(ordered) = Ordered::new(policy) {
         return (Box::new(ordered), "ordered");
     }
@@ -41,12 +41,12 @@ fn new_index(policy: &Policy) -> (Box<dyn Index>, &'static str) {
     }
 }
 
-/// The name of the engine that serves the policy.
+/// Returns the name of the engine that serves the policy.
 pub(crate) fn engine_name(policy: &Policy) -> &'static str {
     new_index(policy).1
 }
 
-/// An index for the policy. `by_name` gives the slots that exist for the coming auction, by name.
+/// Builds an index for the policy. `by_name` gives the slots that exist for the coming auction, by name.
 pub(crate) fn build_index(
     policy: &Policy,
     cells: &[Cell],

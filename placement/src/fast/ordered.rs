@@ -1,17 +1,16 @@
 //! The ordered engine: cells stay in order of their own part of the cost, and only the winner moves.
 //!
-//! **Why.** Under Diego's policies every job would otherwise walk over all cells, although next to
-//! nothing changes between two jobs. With 5,000 cells this engine is more than 1,000 times as fast as
-//! the plain one, and 75 times as fast as the columnar one: 1,230,000 decisions a second against 16,500.
+//! **Why.** Under Diego's policies every job would otherwise walk over all cells, although almost nothing changes
+//! between two jobs. With 5,000 cells this engine is more than 1,000 times as fast as the plain one, and 75 times as
+//! fast as the columnar one: 1,230,000 decisions a second against 16,500.
 //!
-//! **Invariant.** For the cells of one class (same zone, same totals, alike to every filter) the cost
-//! of a job is `base(cell) + part(class, job)`, plus what the app's own instances add. So the
-//! cheapest cell of a class is its first one with room, whatever the job; only the few cells that
-//! hold the app already are looked at one by one. Every cell stands in the bucket of its key, but for
-//! the dirty ones, which find their bucket before their order is read.
+//! **Invariant.** For the cells of one class (same zone, same totals, alike to every filter) the cost of a job is
+//! `base(cell) + part(class, job)`, plus what the app's own instances add. So the cheapest cell of a class is its first
+//! one with room, whatever the job; only the few cells that already hold the app are evaluated one by one. Every cell
+//! is in the bucket of its key, except the dirty ones, which are moved to their bucket before the order is read.
 //!
-//! The index only proposes: sums of floats depend on their order, so every cell within [`near`] of the
-//! best is costed again by the plain formula.
+//! The index only proposes candidates: sums of floats depend on their order, so the cost of every cell within [`near`]
+//! of the best is computed again by the plain formula.
 
 use super::{
     classes::Class,
@@ -39,10 +38,10 @@ mod search;
 use order::Order;
 use search::Candidate;
 
-/// Room for so many marked cells is kept.
+/// The capacity for marked cells that is kept.
 const MAX_SPARE: usize = 64;
 
-/// Costs this close to the best are worked out exactly.
+/// Returns the distance from the best cost within which costs are computed exactly.
 fn near(best: f64) -> f64 {
     1e-9 * (1.0 + best.abs())
 }
@@ -60,7 +59,7 @@ pub(crate) struct Ordered {
 }
 
 impl Ordered {
-    /// None when the policy's cost does not separate.
+    /// Creates an index; none if the policy's cost does not separate.
     pub(crate) fn new(policy: &Policy) -> Option<Self> {
         let recipe = Recipe::of(policy)?;
         if !recipe.is_ordered(policy) {
@@ -88,13 +87,13 @@ impl Ordered {
         })
     }
 
-    /// Whether a cell's cost depends on which other cells its zone has.
+    /// Returns whether a cell's cost depends on which other cells its zone has.
     fn uses_ranks(&self) -> bool {
         let places = |(part, weight, _): &(Part, f64, _)| *part == Part::Place && *weight != 0.0;
         !self.recipe.raw_index && self.recipe.terms.iter().any(places)
     }
 
-    /// Takes the cell out of every order, until it is marked dirty.
+    /// Takes the cell out of every order until it is marked dirty.
     fn take_out(&mut self, slot: u32) {
         if let Some(class) = self.members.class_of(slot) {
             for order in &mut self.orders {
@@ -103,7 +102,7 @@ impl Ordered {
         }
     }
 
-    /// The cell's row changed: it finds its new place when somebody looks.
+    /// Marks a cell whose row changed; its new place is found when the order is next read.
     fn mark_dirty(&mut self, slot: u32) {
         for order in &mut self.orders {
             order.mark_dirty(slot);
@@ -122,7 +121,7 @@ impl Ordered {
                 order.move_cell((slot, hashes[at]), class_id, class, place, &rows[at]);
             }
         }
-        // the few of one job are few again at the next
+        // the next job will have about as few
         if dirty.capacity() <= MAX_SPARE {
             order.dirty = dirty;
         }
@@ -148,7 +147,7 @@ impl Index for Ordered {
     }
 
     fn take(&mut self, slot: u32, _: &Cell, _: Row) {
-        // in this order: the class says which list it stands in
+        // in this order: the class tells which list it is in
         self.take_out(slot);
         self.members.take(slot);
     }
@@ -189,7 +188,7 @@ pub(crate) struct OrderedPlan<'a> {
     shapes: &'a [&'a Request],
     /// Cells that do not exist for this auction, and their classes.
     absent: Vec<(u32, u32)>,
-    /// What a job costs in each class, beside the cells' own part.
+    /// The job's part of the cost in each class.
     job_costs: Shapes<f64>,
     zones: RankedZones,
     /// Reused from job to job: cost, class and tier.
@@ -207,7 +206,7 @@ impl<'a> OrderedPlan<'a> {
         for slot in &session.out {
             // out of the class as well, so that a mark from before the plan does not bring it back
             index.take_out(*slot);
-            // kept, so that the cell returns to its class without being judged anew
+            // remembered, so that the cell returns to its class without being classified again
             if let Some(class) = index.members.take(*slot) {
                 absent.push((*slot, class));
             }
@@ -227,7 +226,7 @@ impl<'a> OrderedPlan<'a> {
 
 impl Engine for OrderedPlan<'_> {
     fn choose(&mut self, job: &Job, group: JobGroup, _: Option<&Objective>) -> Choice {
-        // the shape's request stands for the job's, which is far away in memory
+        // the shape's request stands in for the job's, which is far away in memory
         let request = self.shapes[group.shape as usize];
         let order = usize::from(request.kind == Kind::Task);
         self.index
@@ -236,7 +235,7 @@ impl Engine for OrderedPlan<'_> {
         let zones = index.members.classes.zones();
         self.session
             .meet(group, job, zones, |slot| index.members.zone_of(slot));
-        // holders cost more than their bucket says: in buckets they are skipped
+        // holders cost more than their bucket says, so they are skipped in buckets
         self.session.mark_holders(group);
         let need = || index.recipe.need(request);
         let about = (&index.members, request, Now::of(self.session.context));
@@ -252,12 +251,12 @@ impl Engine for OrderedPlan<'_> {
             if self.candidates.is_empty() {
                 continue;
             }
-            // the narrowing keeps these zones alone: the next are for when nobody here has room
+            // the narrowing keeps only these zones: the next ones are tried if nobody here has room
             let cost = self.keep_cheapest(order, request, group);
             if self.candidates.is_empty() {
                 continue;
             }
-            // to name them all takes a walk over the buckets, to draw one of them does not
+            // naming them all takes a walk over the buckets, drawing one of them does not
             let all = self.session.context.first
                 || self.session.context.explain > crate::decision::Explain::Winner;
             let finalists = if all {
@@ -298,7 +297,7 @@ impl Engine for OrderedPlan<'_> {
             absent,
             ..
         } = *self;
-        // only marked: the next plan may change the same cells before it looks at them
+        // only marked: the next plan may change the same cells before it reads them
         session.roll_back(|slot, _, _| index.mark_dirty(slot));
         for (slot, class) in absent {
             index.members.put_back(slot, class);

@@ -1,4 +1,4 @@
-//! What an index must know of a policy, read once from its stages.
+//! What an index must know about a policy, extracted once from its stages.
 
 use crate::{
     policy::{Combine, Filter, Narrow, Pick, Policy, Step, Term},
@@ -11,7 +11,7 @@ use super::{
     rows::{Asked, Need},
 };
 
-/// A score term that looks at one cell and one job only.
+/// A score term that depends on one cell and one job only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Part {
     Resources,
@@ -21,21 +21,21 @@ pub(crate) enum Part {
     Place,
 }
 
-/// Filters, then narrowings, then scores that look at one cell each.
+/// Filters, then narrowings, then scores that depend on one cell each.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     pub(crate) filters: Vec<Filter>,
-    /// The narrowings, and which kind of job they are for.
+    /// The narrowings, and the kind of jobs that each is for.
     pub(crate) narrows: Vec<(Narrow, Option<Kind>)>,
-    /// The score terms with their weights, and which kind of job they are for.
+    /// The score terms with their weights, and the kind of jobs that each is for.
     pub(crate) terms: Vec<(Part, f64, Option<Kind>)>,
-    /// Whether [`Part::Place`] is the cell's raw index, not its rank.
+    /// Whether [`Part::Place`] is the cell's raw index instead of its rank.
     pub(crate) raw_index: bool,
     asked: Asked,
 }
 
 impl Recipe {
-    /// None when the policy is of another form.
+    /// Extracts the recipe; none if the policy has another form.
     pub(crate) fn of(policy: &Policy) -> Option<Self> {
         let mut recipe = Self {
             filters: Vec::new(),
@@ -49,7 +49,8 @@ impl Recipe {
             match &stage.step {
                 Step::Filter(filter) => {
                     let late = !recipe.narrows.is_empty() || !recipe.terms.is_empty();
-                    // filters are judged once for a class and a shape: first of all, and whatever the batch has taken
+                    // filters are evaluated once per class and shape, so they must come first and not depend on the
+                    // batch
                     if late || stage.kind.is_some() || classes::is_dynamic(filter) {
                         return None;
                     }
@@ -69,7 +70,7 @@ impl Recipe {
                         Term::AppInstances => Part::AppInstances,
                         Term::Tasks => Part::Tasks,
                         Term::Index { raw } => {
-                            // at weight 0 the mode makes no difference
+                            // with weight 0 the mode makes no difference
                             if score.weight != 0.0 {
                                 index_modes.push(raw);
                             }
@@ -91,14 +92,14 @@ impl Recipe {
         Some(recipe)
     }
 
-    /// Whether the lowest sum wins, in the zones with the fewest instances or in all.
+    /// Returns whether the lowest sum wins, in all zones or in those with the fewest instances.
     pub(crate) fn is_ordered(&self, policy: &Policy) -> bool {
-        // a total of 0, which has no cost, must not get as far as the costs
+        // a total of 0, which has no cost, must be filtered out before the costs
         let mut vital = Resource::ALL.into_iter().filter(|r| r.is_vital());
         vital.all(|resource| self.filters.contains(&Filter::Amount(resource)))
             && policy.pick == Pick::Lowest
             && policy.combine == Combine::Sum
-            // its zones are tried in turn; a further narrowing would look at cells
+            // its zones are tried in turn; another narrowing would look at cells
             && self.narrows.len() <= 1
             && self
                 .narrows
@@ -106,7 +107,7 @@ impl Recipe {
                 .all(|(narrow, _)| *narrow == Narrow::ZoneFewest)
     }
 
-    /// Whether it is the DEA pool's chain, or a part of it, with a draw at its end.
+    /// Returns whether it is the DEA pool's chain or a part of it, with a draw at the end.
     pub(crate) fn is_halves(&self, policy: &Policy) -> bool {
         let chain = [
             Narrow::ZoneFewest,
@@ -126,7 +127,7 @@ impl Recipe {
         narrows.any(|(n, k)| *n == narrow && k.is_none_or(|k| k == kind))
     }
 
-    /// What a request needs of a row.
+    /// Returns what a request needs from a row.
     pub(crate) fn need(&self, request: &Request) -> Need {
         Need::under(self.asked, request)
     }

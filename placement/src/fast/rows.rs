@@ -1,4 +1,4 @@
-//! A cell's amounts in a few words, and who holds which app.
+//! A cell's amounts in compact form, and who holds which app.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -10,7 +10,7 @@ use crate::{
     resources::{Amounts, Resource},
 };
 
-/// What debits change in a cell, but for counts by name.
+/// What debits change in a cell, except counts by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) free: Amounts,
@@ -27,7 +27,7 @@ impl Row {
         }
     }
 
-    /// With one more instance of the request.
+    /// Returns the row with one more instance of the request.
     pub(crate) fn debited(mut self, request: &Request) -> Self {
         self.free.debit(&request.amounts());
         self.starting += 1;
@@ -36,16 +36,16 @@ impl Row {
     }
 }
 
-/// What a job needs, under one policy: what no filter asks for is needed by nobody.
+/// What a job needs under one policy: what no filter asks for is not needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     pub(crate) amounts: Amounts,
-    /// Some named resource, or devices, as well.
+    /// Whether it also needs named resources or devices.
     pub(crate) extra: bool,
 }
 
 impl Need {
-    /// What the request needs, as far as one of the filters asks for it.
+    /// Returns what the request needs, as far as one of the filters asks for it.
     pub(crate) fn under(asked: Asked, request: &Request) -> Self {
         let needs = request.needs();
         let least = |resource: Resource| {
@@ -53,7 +53,7 @@ impl Need {
             if is_asked {
                 needs[resource]
             } else {
-                // below anything that is free: the comparison needs no case of its own
+                // below any free amount, so that the comparison needs no special case
                 Amounts::NO_NEED
             }
         };
@@ -90,7 +90,7 @@ impl Asked {
     }
 }
 
-/// Which cells hold each app (or owner, tag, blob), and how many of it: by slot, ascending.
+/// Which cells hold each app (or owner, tag, blob), and how many of it, in order of slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holders {
     by_name: FastMap<Box<str>, Vec<(u32, u32)>>,
@@ -123,7 +123,7 @@ impl Holders {
         }
     }
 
-    /// What the cell holds went from `old` to `new`; both may be absent.
+    /// Updates what the cell holds from `old` to `new`; both may be absent.
     pub(crate) fn change(
         &mut self,
         slot: u32,
@@ -133,7 +133,7 @@ impl Holders {
         let mut old = old.into_iter().flatten();
         let mut new = new.into_iter().flatten();
         let (mut gone, mut come) = (old.next(), new.next());
-        // both come by name: a merge finds what differs
+        // both are sorted by name: a merge finds the differences
         loop {
             let order = match (gone, come) {
                 (None, None) => return,
@@ -141,7 +141,7 @@ impl Holders {
                 (None, Some(_)) => Ordering::Greater,
                 (Some((a, _)), Some((b, _))) => a.cmp(b),
             };
-            // an advertisement mostly repeats what is known: nothing is written
+            // most advertisements repeat what is known: nothing is written
             if let Some((name, count)) = come.filter(|_| order.is_ge())
                 && (order.is_gt() || gone.is_some_and(|(_, before)| before != count))
             {
@@ -159,7 +159,7 @@ impl Holders {
         }
     }
 
-    /// What the cell holds is `new` from now on, by name and each once; `known` becomes the same.
+    /// Updates what the cell holds to `new`, sorted by name without repetition; `known` becomes the same.
     pub(crate) fn update(
         &mut self,
         slot: u32,
@@ -189,7 +189,7 @@ impl Holders {
         }
     }
 
-    /// One more instance.
+    /// Adds one instance.
     pub(crate) fn add(&mut self, name: &str, slot: u32) {
         let list = self.of(name);
         let found = list.binary_search_by_key(&slot, |(s, _)| *s);

@@ -1,4 +1,4 @@
-//! What one plan knows beside an index: the batch's own debits, and how to take them back.
+//! What one plan knows besides an index: the batch's own debits, and how to revert them.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -24,11 +24,11 @@ pub(crate) struct Parts<'a> {
     pub(crate) hashes: &'a [u64],
     pub(crate) holders: &'a Holders,
     pub(crate) rows: &'a mut Vec<Row>,
-    /// What scores look at that measure fragmentation, and its version: other work has another.
+    /// The expected work, for scores that measure fragmentation, and its version, which changes with it.
     pub(crate) expected: (&'a ExpectedWork, u64),
 }
 
-/// One app's instances, those placed in this batch included.
+/// One app's instances, including those placed in this batch.
 #[derive(Debug, Default)]
 pub(crate) struct AppState {
     known: bool,
@@ -51,12 +51,12 @@ pub(crate) struct Session<'a> {
     /// By slot: the number of the last job that marked it.
     marks: Vec<u32>,
     mark: u32,
-    /// Rows as they were, each touched slot once.
+    /// The original rows; each touched slot once.
     undo: Vec<(u32, Row)>,
     touched: Vec<bool>,
     /// Named resources taken in this batch.
     extras: FastMap<(u32, String), i64>,
-    /// By slot: the devices of cells of which some were taken in this batch, as they are now.
+    /// By slot: the current devices of cells from which some were taken in this batch.
     devices: FastMap<u32, BTreeMap<String, DeviceSet>>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
         apps: usize,
         slot_of: impl Fn(&str) -> Option<u32>,
     ) -> Self {
-        // a name that is in both, or unknown, is not an error: the pool may have lost the cell since
+        // duplicate or unknown names are no error: the pool may have lost the cell since
         let gone = context.absent.iter().chain(&context.expired);
         let mut out: Vec<u32> = gone.filter_map(|name| slot_of(name)).collect();
         out.sort_unstable();
@@ -93,17 +93,17 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether the cell does not exist for this auction.
+    /// Returns whether the cell does not exist for this auction.
     fn is_out(&self, slot: u32) -> bool {
         !self.out.is_empty() && self.out.binary_search(&slot).is_ok()
     }
 
-    /// Whether the instances of a cell that exists count in its zone.
+    /// Returns whether the instances of an existing cell count in its zone.
     fn counts(&self, slot: u32) -> bool {
         !(self.ignores_evacuating && self.parts.cells[slot as usize].evacuating)
     }
 
-    /// Looks the job's app up on its first job. `zone_of` gives the zone of a slot.
+    /// Looks up the job's app when its first job comes. `zone_of` returns the zone of a slot.
     pub(crate) fn meet(
         &mut self,
         group: JobGroup,
@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
         if self.apps[group.app as usize].known {
             return;
         }
-        // a copy: the batch's own instances come on top, and the pool's list stays as it is
+        // a copy: the batch's own instances are added, while the pool's list stays as it is
         let known = self.parts.holders.of(&job.request.app).iter().copied();
         let holders: Vec<(u32, u32)> = known.filter(|(slot, _)| !self.is_out(*slot)).collect();
         let mut counts = vec![0; zones];
@@ -134,7 +134,7 @@ impl<'a> Session<'a> {
         &self.apps[group.app as usize]
     }
 
-    /// An app of the batch, once it was met.
+    /// Returns an app of the batch, once it was looked up.
     pub(crate) fn known_app(&self, number: u32) -> Option<&AppState> {
         Some(&self.apps[number as usize]).filter(|app| app.known)
     }
@@ -143,9 +143,9 @@ impl<'a> Session<'a> {
         &self.parts.rows[slot as usize]
     }
 
-    /// Marks the app's holders, to be skipped until the next call.
+    /// Marks the app's holders, which are skipped until the next call.
     pub(crate) fn mark_holders(&mut self, group: JobGroup) {
-        // a new number instead of clearing: marks of earlier jobs are older, and so no marks
+        // a new number instead of clearing: marks of earlier jobs have lower numbers and no longer count
         self.mark += 1;
         for (slot, _) in &self.apps[group.app as usize].holders {
             self.marks[*slot as usize] = self.mark;
@@ -166,11 +166,11 @@ impl<'a> Session<'a> {
         self.marks[slot as usize] == self.mark
     }
 
-    /// Whether the cell has all named resources, and the devices.
+    /// Returns whether the cell has all named resources and the devices.
     pub(crate) fn has_extras(&self, slot: u32, request: &Request) -> bool {
         let available = &self.parts.cells[slot as usize].available;
         let has_named = request.extra.iter().all(|(name, amount)| {
-            // only requests with named resources come here, so a map is good enough
+            // only requests with named resources get here, so a map is fast enough
             let taken = self.extras.get(&(slot, name.clone())).copied().unwrap_or(0);
             available.extra(name) - taken >= *amount
         });
@@ -180,11 +180,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What is free on the cell after the debits of this batch.
+    /// Returns what is free on the cell after the debits of this batch.
     pub(crate) fn free(&self, slot: u32) -> Free<'_> {
         let available = &self.parts.cells[slot as usize].available;
         let mut extra = Cow::Borrowed(&available.extra);
-        // few policies ask, and few batches take named resources: a walk over all that were taken will do
+        // few policies need this, and few batches take named resources: a walk over all that were taken is fast enough
         for ((_, name), taken) in self.extras.iter().filter(|((at, _), _)| *at == slot) {
             *extra.to_mut().entry(name.clone()).or_insert(0) -= taken;
         }
@@ -214,13 +214,13 @@ impl<'a> Session<'a> {
         given
     }
 
-    /// Whether the cell fits in every amount.
+    /// Returns whether the cell has enough of everything.
     pub(crate) fn fits(&self, slot: u32, need: &Need, request: &Request) -> bool {
         need.fits(self.row(slot)) && (!need.extra || self.has_extras(slot, request))
     }
 
-    /// Debits the cell's row and the app's counts, by any request of the job's shape; returns the
-    /// row as it was. `zone` is none where the cell's instances count in no zone.
+    /// Debits the cell's row and the app's counts for any request of the job's shape; returns the row as it was. `zone`
+    /// is none if the cell's instances do not count in a zone.
     pub(crate) fn debit(
         &mut self,
         slot: u32,
@@ -231,7 +231,7 @@ impl<'a> Session<'a> {
         let row = &mut self.parts.rows[slot as usize];
         let old = *row;
         *row = row.debited(request);
-        // only the first time: it is put back to how it was before the batch
+        // only the first time, because rolling back restores the row from before the batch
         if !std::mem::replace(&mut self.touched[slot as usize], true) {
             self.undo.push((slot, old));
         }
@@ -240,7 +240,7 @@ impl<'a> Session<'a> {
         }
         if request.kind == crate::request::Kind::Lrp {
             let app = &mut self.apps[group.app as usize];
-            // few of an app share a cell, so new holders are the rule
+            // few instances of an app share a cell, so new holders are the rule
             match app.holders.binary_search_by_key(&slot, |(s, _)| *s) {
                 Ok(at) => app.holders[at].1 += 1,
                 Err(at) => app.holders.insert(at, (slot, 1)),
@@ -252,9 +252,9 @@ impl<'a> Session<'a> {
         old
     }
 
-    /// Takes every debit back; `moved` hears of each row: slot, as it is, as it was.
+    /// Reverts every debit. `moved` is called for each row with the slot, the current row and the original one.
     pub(crate) fn roll_back(&mut self, mut moved: impl FnMut(u32, Row, Row)) {
-        // each slot is here once, so the order does not matter
+        // each slot is listed once, so the order does not matter
         for (slot, before) in std::mem::take(&mut self.undo) {
             let row = &mut self.parts.rows[slot as usize];
             let after = std::mem::replace(row, before);
@@ -262,12 +262,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The job's point on the circle of lots.
+    /// Returns the job's point on the circle of lots.
     pub(crate) fn point(&self, job: &Job, group: JobGroup) -> tie::Point {
         self.lots.of_job(group.app_hash, job.index)
     }
 
-    /// Sorted by name.
+    /// Sorts the slots by name.
     pub(crate) fn by_name(&self, mut slots: Vec<u32>) -> Vec<u32> {
         let names = self.parts.names;
         slots.sort_unstable_by(|a, b| names[*a as usize].cmp(&names[*b as usize]));

@@ -1,4 +1,4 @@
-//! Score terms over columns: the same numbers as the plain ones, from values kept in order.
+//! Score terms over columns: the same numbers as the plain terms, from values kept in order.
 
 use super::{
     columns::Columns,
@@ -17,7 +17,7 @@ use crate::{
 
 mod named;
 
-/// What a term looks at.
+/// What a term depends on.
 pub(super) struct Around<'c, 'a> {
     pub(super) view: &'c mut View<'a>,
     /// The survivors' slots.
@@ -26,12 +26,21 @@ pub(super) struct Around<'c, 'a> {
     pub(super) scratch: &'c mut Scratch,
     pub(super) job: &'c Job,
     pub(super) group: JobGroup,
+    pub(super) apps: Apps,
 }
 
-/// Reused from job to job.
+/// Whether a term counts the instances of apps. Ratings that jobs of many apps share are worked out as if there were
+/// none; each job adds its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Apps {
+    Counted,
+    Ignored,
+}
+
+/// Buffers reused from job to job.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// By slot: its index among the survivors plus one; 0 = not alive.
+    /// By slot: its index among the survivors plus one; 0 if it does not survive.
     positions: Vec<u32>,
     are_seated: bool,
     /// By slot.
@@ -42,14 +51,14 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// The survivors are others than before.
+    /// Records that the survivors have changed.
     pub(super) fn forget_seats(&mut self) {
         self.are_seated = false;
     }
 
-    /// Says which survivor sits in a slot, for walks over all slots in another order.
+    /// Records which survivor is in each slot, for walks over all slots in another order.
     fn position(&mut self, alive: &[u32], slots: usize) {
-        // several terms of one job ask for them, and a filter or narrowing between forgets them
+        // several terms of one job use these; a filter or narrowing in between discards them
         if std::mem::replace(&mut self.are_seated, true) {
             return;
         }
@@ -61,7 +70,7 @@ impl Scratch {
     }
 }
 
-/// Writes the term of each survivor, before its weight, into `out`.
+/// Writes the term of each survivor, before its weight, to `out`.
 pub(super) fn term(
     around: &mut Around<'_, '_>,
     score: &Score,
@@ -81,7 +90,7 @@ pub(super) fn term(
             let rows = &around.view.session.parts.rows;
             let unlimited =
                 |slot: &u32| rows[*slot as usize].free[Resource::Disk] == Amounts::UNLIMITED;
-            // all share one place: no need to keep them in order by it
+            // all share one place, so there is no need to order them by it
             if around.alive.iter().all(unlimited) {
                 out.resize(n, 1.0);
                 return;
@@ -114,12 +123,15 @@ pub(super) fn term(
     }
 }
 
-/// Terms that look at one cell at a time, and those that are rarely used.
+/// Computes terms that look at one cell at a time, and rarely used ones.
 fn simple(around: &mut Around<'_, '_>, score: &Score, ascending: bool, out: &mut Vec<f64>) {
     let (job, view) = (around.job, &*around.view);
     match &score.term {
         Term::AppInstances => {
-            let holders = &view.session.app(around.group).holders;
+            let holders = match around.apps {
+                Apps::Counted => view.session.app(around.group).holders.as_slice(),
+                Apps::Ignored => &[],
+            };
             let count = |p: &u32| f64::from(count_at(holders, *p));
             out.extend(around.alive.iter().map(count));
         }
@@ -157,7 +169,7 @@ fn compared(
     }
 }
 
-/// Terms that need no other cell: one loop each.
+/// Computes terms that need no other cell, with one loop each.
 fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
     let (job, view) = (around.job, &*around.view);
     let columns = &*view.columns;
@@ -165,7 +177,7 @@ fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
     let rows = &view.session.parts.rows;
     let (free, total) = (&columns.memory, &columns.total_memory);
     let (free_disk, total_disk) = (&columns.disk, &columns.total_disk);
-    // as the plain engine: the share is cut to 0..1 before it is turned round
+    // like the plain engine: the share is clamped to 0..1 before it is reversed
     let (sign, offset) = if score.weight < 0.0 {
         (-1.0, 1.0)
     } else {
@@ -215,7 +227,7 @@ fn each(around: &Around<'_, '_>, score: &Score, out: &mut Vec<f64>) {
     }
 }
 
-/// Shares by place, equal values sharing the mean of their places, from slots kept in order.
+/// Computes shares by place from slots kept in order; equal values share the mean of their places.
 fn kept_places(
     around: &mut Around<'_, '_>,
     ascending: bool,
@@ -238,7 +250,7 @@ fn kept_places(
         let (group, after) = rest.split_at(equal.count());
         rest = after;
         let positions = group.iter().map(|(_, slot)| positions[*slot as usize]);
-        // all cells of the pool are in the order; only those still in the auction take a place
+        // the order contains all cells of the pool; only those still in the auction take a place
         let taken = positions.clone().filter(|position| *position > 0).count();
         // the mean of the first and the last place of the group
         let mean = (place(first) + place(first + taken) - 1.0) / 2.0;
@@ -251,14 +263,14 @@ fn kept_places(
     }
 }
 
-/// A place as a number; there are fewer than 2^32 slots.
+/// Returns a place as a number; there are fewer than 2^32 slots.
 #[allow(clippy::cast_possible_truncation)] // a conversion of 32 bits is one instruction
 fn place(n: usize) -> f64 {
     f64::from(n as u32)
 }
 
-/// The share of each survivor in a random order of them: sorted by noise, which is spread so evenly
-/// that a few more buckets than cells leave next to nothing to sort.
+/// Computes the share of each survivor in a random order: they are sorted by noise, which is spread so evenly that with
+/// slightly more buckets than cells almost nothing is left to sort.
 #[allow(clippy::cast_possible_truncation)] // the highest bits, as many as number the buckets
 fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     let n = around.alive.len();
@@ -277,7 +289,7 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     noise.clear();
     let of = |slot: &u32| tie::noise(lots[*slot as usize], point);
     noise.extend(around.alive.iter().map(of));
-    // two to four buckets for each cell
+    // two to four buckets per cell
     let bits = (2 * n).ilog2() + 1;
     let bucket = |noise: u64| (noise >> (u64::BITS - bits)) as usize;
     buckets.clear();
@@ -296,7 +308,7 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
         sorted[*place as usize] = (*value, position);
         *place += 1;
     }
-    // every cell is in its bucket: an insertion sort moves few, and those a step or two
+    // every cell is in its bucket, so an insertion sort moves few of them, by a step or two
     for i in 1..n {
         let mut at = i;
         while at > 0 && sorted[at - 1].0 > sorted[at].0 {
@@ -314,8 +326,8 @@ fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     }
 }
 
-/// The share of each survivor's bucket of planned reboots: first those that never reboot, then the
-/// latest dates, a week to a bucket.
+/// Computes the share of each survivor's bucket of planned reboots: first those that never reboot, then the latest
+/// dates, with one week per bucket.
 fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>) {
     let n = around.alive.len();
     if n < 2 {
@@ -344,7 +356,7 @@ fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>
         if position == 0 {
             continue;
         }
-        // a bucket begins at its latest date, so which week a date is in depends on the survivors
+        // a bucket begins at its latest date, so which week a date falls into depends on the survivors
         if *date <= head - WEEK_MS {
             head = *date;
             bucket = next;
@@ -356,11 +368,11 @@ fn reboot_places(around: &mut Around<'_, '_>, reversed: bool, out: &mut Vec<f64>
     out.extend(buckets.iter().map(|bucket| shares[*bucket as usize]));
 }
 
-/// The objective of each survivor; NaN where it is not finite.
+/// Computes the objective of each survivor; NaN if it is not finite.
 fn objective_term(around: &mut Around<'_, '_>, objective: &Objective, out: &mut Vec<f64>) {
     let request = &*around.job.request;
     let facts = JobFacts::new(around.job, objective.azs(around.view.zones_counted));
-    // columns that are made on demand come first, so that the rest only reads
+    // columns made on demand come first, so that the rest only reads
     let (blob, stack) = (request.blob(), request.stack.as_ref());
     if objective.counts_blobs() {
         let names = blob.into_iter().chain(stack).chain([&request.app]);
@@ -383,7 +395,7 @@ fn objective_term(around: &mut Around<'_, '_>, objective: &Objective, out: &mut 
         OfCell::Stack => listed(Listed::Stack, stack),
     };
     let count = |id, list| match (list, id) {
-        // apps are on few cells: 0 for all, and those few once more below
+        // apps are on few cells: 0 for all, and those few are evaluated again below
         (List::Apps, _) => Source::Same(0.0),
         (List::Blobs, Id::App) => view
             .counted(Listed::Blob, &request.app)
@@ -405,7 +417,7 @@ fn objective_term(around: &mut Around<'_, '_>, objective: &Objective, out: &mut 
         count: &count,
     };
     let (alive, blocks) = (around.alive, &mut *around.blocks);
-    // where most are alive it is faster to work out all, side by side, and to take those
+    // if most survive, it is faster to compute all values together and select those
     if 2 * alive.len() > columns.len() {
         let all = &mut around.scratch.all;
         all.resize(columns.len(), 0.0);
@@ -415,7 +427,7 @@ fn objective_term(around: &mut Around<'_, '_>, objective: &Objective, out: &mut 
         out.resize(alive.len(), 0.0);
         vector::evaluate(program, &facts, &inputs, Some(alive), blocks, out);
     }
-    if objective.counts_apps() {
+    if objective.counts_apps() && around.apps == Apps::Counted {
         again_where_apps_run(around, objective, &facts, out);
     }
     for value in out {
@@ -425,7 +437,7 @@ fn objective_term(around: &mut Around<'_, '_>, objective: &Objective, out: &mut 
     }
 }
 
-/// Works out the cells that hold an app which the objective counts one by one.
+/// Evaluates again the cells that hold an app which the objective counts.
 fn again_where_apps_run(
     around: &Around<'_, '_>,
     objective: &Objective,

@@ -1,19 +1,19 @@
-//! The objective over a block of cells at a time: what depends on the job alone is worked out once,
-//! the rest goes operation by operation over short columns that stay in the processor's cache.
+//! Evaluates the objective for a block of cells at a time: what depends only on the job is computed once, the rest is
+//! computed operation by operation over short columns that stay in the processor's cache.
 
 use crate::objective::{AmountOf, Binary, Id, JobFacts, List, OfCell, Op, Program, apply};
 
-/// Cells in a block.
+/// The number of cells in a block.
 const BLOCK: usize = 256;
 
-/// Where a value of the cell comes from: a column by position, or the same for all.
+/// Where a value of a cell comes from: a column, or one value for all cells.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     Same(f64),
     Column(&'a [f64]),
 }
 
-/// The columns of an expression.
+/// The inputs of an expression.
 pub(super) struct Inputs<'a> {
     pub(super) of_cell: &'a dyn Fn(OfCell) -> Source<'a>,
     pub(super) amount: &'a dyn Fn(AmountOf, usize) -> Source<'a>,
@@ -41,7 +41,7 @@ pub(super) struct Blocks {
     stack: Vec<[f64; BLOCK]>,
 }
 
-/// Writes the program's value for each of `cells` (all of them when none are named) into `out`.
+/// Writes the program's value for each of `cells` (all cells if none are given) to `out`.
 pub(super) fn evaluate(
     program: &Program,
     job: &JobFacts,
@@ -62,7 +62,7 @@ pub(super) fn evaluate(
         for step in &steps {
             run(step, cells, start..end, &mut blocks.stack, depth);
         }
-        // the last block is free: nothing but a gathered operand ever stands there
+        // the last block is free: only a gathered operand is ever stored there
         let (stack, gathered) = blocks.stack.split_at_mut(depth);
         let values = read(result, cells, start..end, stack, &mut gathered[0]);
         match values {
@@ -72,7 +72,7 @@ pub(super) fn evaluate(
     }
 }
 
-/// Works out what is the same for all cells, and what is left to do for each.
+/// Computes what is the same for all cells, and returns the remaining steps and the result.
 fn plan<'a>(program: &Program, job: &JobFacts, inputs: &Inputs<'a>) -> (Vec<Step<'a>>, Value<'a>) {
     let mut steps = Vec::new();
     let mut values: Vec<Value<'a>> = Vec::new();
@@ -117,7 +117,7 @@ enum Operand<'a> {
     Many(&'a [f64]),
 }
 
-/// The operand's values for the cells of a block, gathered where only some cells are asked for.
+/// Returns the operand's values for the cells of a block, gathered if only some cells are requested.
 fn read<'a>(
     value: Value<'a>,
     cells: Option<&[u32]>,
@@ -155,7 +155,7 @@ fn run(
             }
         }
         Step::Apply(op, a, b, to) => {
-            // a left operand that is a block stands where the result goes, a right one just above
+            // a left operand that is a block is where the result goes, a right one just above
             let (left, right) = stack.split_at_mut(to + 1);
             let result = &mut left[to];
             let b = match b {
@@ -182,7 +182,7 @@ fn run(
     }
 }
 
-/// Puts an operand where the result goes; a block is there already.
+/// Puts an operand where the result goes; a block is already there.
 fn load(
     value: Value<'_>,
     cells: Option<&[u32]>,
@@ -203,13 +203,13 @@ fn load(
 
 /// A left operand.
 enum Left<'a> {
-    /// It stands where the result goes.
+    /// It is already where the result goes.
     Here,
     Same(f64),
     Many(&'a [f64]),
 }
 
-/// One loop for each kind of operands, so that the compiler makes wide steps of each.
+/// Applies an operation with one loop per kind of operands, so that the compiler can vectorise each.
 fn each(result: &mut [f64], a: &Left<'_>, b: &Operand<'_>, op: impl Fn(f64, f64) -> f64) {
     let results = result.iter_mut();
     match (a, b) {

@@ -1,4 +1,4 @@
-//! One plan's view of the columns: who is there, and what the batch has taken so far.
+//! One plan's view of the columns: which cells exist, and what the batch has taken so far.
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
@@ -22,20 +22,22 @@ use super::{
     session::Session,
 };
 
-/// How many of something cells hold: slot and count, by slot.
+/// How many of something each cell holds: slot and count, in order of slots.
 type Counts = Vec<(u32, u32)>;
 
-/// The columns for one plan; the batch's debits are in them until [`View::finish`].
+/// The columns for one plan; they include the batch's debits until [`View::finish`].
 pub(super) struct View<'a> {
     pub(super) columns: &'a mut Columns,
     pub(super) session: Session<'a>,
-    /// Cells that do not exist for this auction: class slot, and whether they count otherwise.
+    /// Cells that do not exist for this auction: slot, class slot, and whether they otherwise count.
     absent: Vec<(u32, u32, bool)>,
-    /// By slot: the place by index in its zone, where the policy looks at it.
+    /// By slot: the rank by index in its zone, if the policy uses it.
     pub(super) ranks: Vec<u32>,
-    /// How many zones the counted cells have, where the policy has an objective.
+    /// How many zones the counted cells have, if the policy has an objective.
     pub(super) zones_counted: usize,
-    /// Positions of the batch's apps in it.
+    /// The different numbers of zones, of [`View::find_zone_values`].
+    pub(super) zone_values: Vec<f64>,
+    /// The positions of the batch's apps within the batch.
     app_numbers: FastMap<&'a str, u32>,
     owners: Changed,
     tags: Changed,
@@ -43,17 +45,17 @@ pub(super) struct View<'a> {
     counts: [FastMap<String, Vec<f64>>; 2],
 }
 
-/// What an objective counts, or asks for, by name.
+/// What an objective counts or checks by name.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Listed {
     Blob,
     Stack,
 }
 
-/// Most columns by name that are kept at a time.
+/// The most columns by name that are kept at a time.
 const MAX_KEPT: usize = 512;
 
-/// Counts that the batch changed, over those of the pool.
+/// Counts that the batch changed, overriding those of the pool.
 #[derive(Default)]
 struct Changed {
     by_name: FastMap<String, Counts>,
@@ -69,7 +71,7 @@ impl Changed {
         let counts = match self.by_name.entry(name) {
             Entry::Occupied(changed) => changed.into_mut(),
             Entry::Vacant(vacant) => {
-                // copied when the batch first changes it: most names are not
+                // copied when the batch first changes it, which is never the case for most names
                 let unchanged = pool.of(vacant.key()).to_vec();
                 vacant.insert(unchanged)
             }
@@ -85,14 +87,14 @@ fn slots(counts: &[(u32, u32)]) -> impl Iterator<Item = u32> {
     counts.iter().map(|(slot, _)| *slot)
 }
 
-/// One more at each of the slots.
+/// Adds one at each of the slots.
 fn count(held: &mut [u32], slots: impl Iterator<Item = u32>) {
     for slot in slots {
         held[slot as usize] += 1;
     }
 }
 
-/// How many of what the list counts the slot holds.
+/// Returns the count of the slot in the list.
 pub(super) fn count_at(counts: &[(u32, u32)], slot: u32) -> u32 {
     let found = counts.binary_search_by_key(&slot, |(s, _)| *s);
     found.map_or(0, |at| counts[at].1)
@@ -124,13 +126,14 @@ impl<'a> View<'a> {
             columns,
             session,
             absent,
+            zone_values: Vec::new(),
             ranks: Vec::new(),
             app_numbers: batch.apps.iter().copied().zip(0..).collect(),
             owners: Changed::default(),
             tags: Changed::default(),
             counts: Default::default(),
         };
-        // absent cells take no place, so that ranks are those of this auction alone
+        // absent cells take no rank, so that ranks are those of this auction alone
         if policy.ranks_cells() {
             let counted = (0..).take(view.columns.len());
             let counted = counted.filter(|slot: &u32| view.columns.counted[*slot as usize]);
@@ -140,7 +143,25 @@ impl<'a> View<'a> {
         view
     }
 
-    /// Takes the batch's debits back, and has the absent cells return.
+    /// When the cell's reboot is planned, unless that is past.
+    pub(super) fn reboot(&self, slot: u32) -> Option<i64> {
+        let planned = self.columns.reboots[slot as usize];
+        planned.filter(|at| *at >= self.session.context.now_ms)
+    }
+
+    /// Collects the numbers of the zones, once.
+    pub(super) fn find_zone_values(&mut self) {
+        if self.zone_values.is_empty() {
+            let columns = &*self.columns;
+            let cells = columns.zone_numbers.iter().zip(&columns.class_slots);
+            let there = cells.filter(|(_, class_slot)| **class_slot != NOBODY);
+            self.zone_values.extend(there.map(|(number, _)| *number));
+            self.zone_values.sort_unstable_by(f64::total_cmp);
+            self.zone_values.dedup();
+        }
+    }
+
+    /// Reverts the batch's debits, and restores the absent cells.
     pub(super) fn finish(self) {
         let Self {
             columns,
@@ -160,7 +181,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The cell as it was before the batch.
+    /// Returns the cell as it was before the batch.
     pub(super) fn cell(&self, slot: u32) -> &'a Cell {
         &self.session.parts.cells[slot as usize]
     }
@@ -169,26 +190,26 @@ impl<'a> View<'a> {
         Now::of(self.session.context)
     }
 
-    /// Looks the job's app up on its first job.
+    /// Looks up the job's app when its first job comes.
     pub(super) fn meet(&mut self, group: JobGroup, job: &Job) {
         let columns = &*self.columns;
         self.session
             .meet(group, job, columns.zones(), |slot| columns.zone(slot));
     }
 
-    /// Where an app runs, whether the batch has jobs of it or not.
+    /// Returns where an app runs, whether or not the batch has jobs of it.
     pub(super) fn app(&self, app: &str) -> &[(u32, u32)] {
         let met = self.app_numbers.get(app);
         let met = met.and_then(|number| self.session.known_app(*number));
         met.map_or_else(|| self.session.parts.holders.of(app), |app| &app.holders)
     }
 
-    /// Which cells hold instances of the owner.
+    /// Returns which cells hold instances of the owner.
     pub(super) fn owner(&self, owner: &str) -> &[(u32, u32)] {
         self.owners.of(owner, &self.columns.owners)
     }
 
-    /// How many of the items each cell holds.
+    /// Returns how many of the items each cell holds.
     pub(super) fn held(&self, items: &[String]) -> Vec<u32> {
         let mut held = vec![0; self.columns.len()];
         for item in items {
@@ -215,7 +236,7 @@ impl<'a> View<'a> {
         held
     }
 
-    /// Which racks have a counted cell that holds any of the items.
+    /// Returns which racks have a counted cell that holds any of the items.
     pub(super) fn racks_of(&self, held: &[u32]) -> Vec<bool> {
         let columns = &self.columns;
         let mut racks = vec![false; columns.rack_count()];
@@ -228,14 +249,14 @@ impl<'a> View<'a> {
         racks
     }
 
-    /// Makes the columns of how often each cell lists these names, but for those that nobody lists.
+    /// Makes columns of how often each cell lists these names, except names that no cell lists.
     pub(super) fn count<'n>(
         &mut self,
         listed: Listed,
         names: impl IntoIterator<Item = &'n String>,
     ) {
         let columns = &mut self.counts[listed as usize];
-        // a column has a number for every cell; names come from requests, so their count must be bounded
+        // a column has a number per cell, and names come from requests, so the number of columns must be bounded
         if columns.len() >= MAX_KEPT {
             columns.clear();
         }
@@ -258,15 +279,15 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A column that [`View::count`] made; none = 0 everywhere.
+    /// Returns a column that [`View::count`] made; none means 0 everywhere.
     pub(super) fn counted(&self, listed: Listed, name: &str) -> Option<&[f64]> {
         self.counts[listed as usize].get(name).map(Vec::as_slice)
     }
 
-    /// The cell with this batch's debits, as far as an objective can see.
+    /// Returns the cell with this batch's debits, as far as an objective can see it.
     pub(super) fn as_it_is(&self, slot: u32, objective: &Objective, request: &Request) -> Cell {
         let (cell, row) = (self.cell(slot), self.session.row(slot));
-        // not a copy of the cell: its lists of apps and tags may be long, and an objective reads few
+        // not a copy of the cell: its lists of apps and tags may be long, and an objective reads little of them
         let mut seen = Cell::new("", cell.total.clone());
         seen.available.memory_mb = row.free[Resource::Memory];
         let disk_mb = |_| row.free[Resource::Disk];

@@ -12,7 +12,7 @@ fn gpus(free: &[i64]) -> DeviceSet {
     }
 }
 
-/// A cell with so much cpu, and gpus with so much free.
+/// Creates a cell with this much cpu, and gpus with this much free.
 fn cell(cpu_millis: i64, free: &[i64]) -> Cell {
     let mut total = Resources {
         memory_mb: 1_000,
@@ -50,7 +50,7 @@ fn assert_close(value: f64, expected: f64) {
     assert!((value - expected).abs() < 1e-9, "{value}, not {expected}");
 }
 
-/// Worked out by hand from the definition of the paper.
+/// Calculated by hand from the definition of the paper.
 #[test]
 fn what_each_size_cannot_use_of_devices() {
     let cell = cell(8_000, &[1_000, 600, 300]);
@@ -100,7 +100,7 @@ fn of_memory_the_remainder_is_lost() {
     };
     assert_close(fragment(&cell, 300, 0), 100.0);
     assert_close(fragment(&cell, 500, 0), 0.0);
-    // there is cpu for two only
+    // there is cpu for only two
     assert_close(fragment(&cell, 300, 4_000), 400.0);
     assert_close(fragment(&cell, 1_001, 0), 1_000.0);
     assert_close(fragment(&cell, 0, 1), 1_000.0);
@@ -121,16 +121,16 @@ fn the_gradient_prefers_what_nobody_else_could_use() {
         let before = fragments.on(&free, &expected);
         gradient(&fragments, before, &free, &asks(1_000, 1, 300), &expected)
     };
-    // 300 of what no other could use
+    // 300 that nothing else could use
     assert_close(score(&[300, 1_000]), 0.3);
-    // half a device is broken: what remains is of no use
+    // half a device is broken off, and the rest is of no use
     assert_close(score(&[900, 1_000]), -0.6);
     assert_close(score(&[1_000, 1_000]), 0.0);
 }
 
 #[test]
 fn what_the_cpu_cannot_feed_counts_as_well() {
-    // two devices for every 6,000 of cpu, whatever asks for none
+    // two devices for every 6,000 of cpu; sizes that ask for none do not count
     let expected = work(&[
         (1.0, asks(1_000, 1, 1_000)),
         (1.0, asks(2_000, 1, 500)),

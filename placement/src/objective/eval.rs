@@ -1,4 +1,4 @@
-//! The values that an objective reads of a job and a cell.
+//! The values that an objective reads from a job and a cell.
 
 use super::parse::{AmountOf, Id, List, OfCell, OfJob};
 use crate::{
@@ -44,8 +44,8 @@ impl JobFacts {
     }
 }
 
-/// `ai.AppID`: the app's name when it is decimal and below 2^53, else the 32-bit FNV-1a hash of it
-/// (a 64-bit one would lose its low bits in a float).
+/// Returns `ai.AppID`: the app's name if it is decimal and below 2^53, else its 32-bit FNV-1a hash (a 64-bit one would
+/// lose its low bits in a float).
 pub(crate) fn app_number(app: &str) -> f64 {
     let decimal = !app.is_empty() && app.bytes().all(|b| b.is_ascii_digit());
     if decimal
@@ -74,7 +74,7 @@ impl Facts<'_> {
         let Cell {
             available, total, ..
         } = self.cell;
-        // unlimited counts as all free, whatever the total
+        // unlimited counts as completely free, whatever the total
         let disk = |amount: Option<i64>| amount.unwrap_or(MAX_AMOUNT) as f64;
         match attribute {
             OfCell::AvailableMemory => available.memory_mb as f64,
@@ -110,8 +110,8 @@ impl Facts<'_> {
     }
 }
 
-/// An amount of a resource that a request asks for or a cell has. What is unlimited counts as [`MAX_AMOUNT`], all of it
-/// free.
+/// Returns an amount of a resource that a request asks for or a cell has. Unlimited resources count as [`MAX_AMOUNT`],
+/// all of it free.
 pub(crate) fn amount(
     of: AmountOf,
     resource: &ResourceName,

@@ -28,16 +28,16 @@ pub struct Objective {
     program: Program,
 }
 
-/// The named numbers an objective may use.
+/// The named numbers that an objective may use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constants {
     named: Vec<(String, f64)>,
-    /// The number of zones that `AZs` stands for; none = as many as there are.
+    /// The number of zones that `AZs` stands for; if none, the actual number.
     pub azs: Option<f64>,
 }
 
 impl Constants {
-    /// Sets a constant; false if the name is invalid, or reserved by the language.
+    /// Sets a constant; returns false if the name is invalid or reserved by the language.
     pub fn set(&mut self, name: &str, value: f64) -> bool {
         let mut letters = name.chars();
         let first = letters.next().is_some_and(|c| c.is_ascii_alphabetic());
@@ -53,12 +53,12 @@ impl Constants {
         true
     }
 
-    /// A constant's value.
+    /// Returns a constant's value.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.named.iter().find(|(n, _)| n == name).map(|(_, v)| *v)
     }
 
-    /// All constants, as they were set.
+    /// Returns all constants, in the order in which they were set.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         self.named
             .iter()
@@ -89,34 +89,34 @@ impl Objective {
         })
     }
 
-    /// The expression as written.
+    /// Returns the expression as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The constants it was parsed with.
+    /// Returns the constants that it was parsed with.
     pub fn constants(&self) -> &Constants {
         &self.constants
     }
 
-    /// The parsed tree, one node a line, children indented.
+    /// Returns the parsed tree, one node per line, with children indented.
     pub fn tree(&self) -> String {
         let mut out = String::new();
         self.tree.show(0, &mut out);
         out
     }
 
-    /// Whether it uses the cells' cached blobs.
+    /// Returns whether it uses the cells' cached blobs.
     pub(crate) fn counts_blobs(&self) -> bool {
         self.counts().any(|(_, list)| list == List::Blobs)
     }
 
-    /// Whether it uses the cells' instances.
+    /// Returns whether it uses the cells' instances.
     pub(crate) fn counts_apps(&self) -> bool {
         self.counts().any(|(_, list)| list == List::Apps)
     }
 
-    /// The names whose instances it counts.
+    /// Returns the names whose instances it counts.
     pub(crate) fn counted_apps<'a>(
         &'a self,
         request: &'a crate::request::Request,
@@ -140,13 +140,13 @@ impl Objective {
         &self.program
     }
 
-    /// The value for one cell; none when it is not finite.
+    /// Returns the value for one cell; none if it is not finite.
     pub(crate) fn value(&self, facts: &Facts<'_>) -> Option<f64> {
         let value = self.program.run(facts);
         value.is_finite().then_some(value)
     }
 
-    /// The value of `AZs` with this many zones.
+    /// Returns the value of `AZs` with this many zones.
     pub(crate) fn azs(&self, zones: usize) -> f64 {
         self.constants.azs.unwrap_or(zones.max(1) as f64)
     }

@@ -1,4 +1,4 @@
-//! Parses an expression, with every check that needs no cell.
+//! Parses an expression, with all checks that need no cell.
 
 use super::Constants;
 use crate::resource_name::ResourceName;
@@ -7,20 +7,20 @@ use crate::resource_name::ResourceName;
 const MAX_NODES: usize = 256;
 /// The most levels of parentheses, calls and signs.
 const MAX_LEVELS: usize = 32;
-/// The longest text, bytes.
+/// The longest text, in bytes.
 const MAX_BYTES: usize = 2048;
 
-/// An error in an objective, and its place.
+/// An error in an objective, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {message}")]
 pub struct ObjectiveError {
-    /// Column in the expression, from 1, in characters.
+    /// The column in the expression, counted from 1, in characters.
     pub column: usize,
     /// What is wrong and what was expected.
     pub message: String,
-    /// The line it is in.
+    /// The line that it is in.
     pub line: String,
-    /// The column in that line, from 1.
+    /// The column in that line, counted from 1.
     pub line_column: usize,
 }
 
@@ -37,7 +37,7 @@ impl ObjectiveError {
         }
     }
 
-    /// The line with a caret under the error.
+    /// Returns the line with a caret under the error.
     pub fn picture(&self) -> String {
         format!("{}\n{}^", self.line, " ".repeat(self.line_column - 1))
     }
@@ -72,7 +72,7 @@ pub(crate) enum AmountOf {
     Total,
 }
 
-/// How they are written, before the name of the resource.
+/// How the amounts are written, before the name of the resource.
 const AMOUNTS: [(&str, AmountOf); 3] = [
     ("ai.Required.", AmountOf::Required),
     ("r.Available.", AmountOf::Available),
@@ -364,7 +364,7 @@ impl<'a> Parser<'a> {
         self.node(node)
     }
 
-    /// An amount of a resource; none when the word is of another form.
+    /// Parses an amount of a resource; none if the word has another form.
     fn amount(&self, word: &str) -> Result<Option<Node>, ObjectiveError> {
         let split = |(written, of): &(&str, AmountOf)| Some((word.strip_prefix(written)?, *of));
         let Some((name, of)) = AMOUNTS.iter().find_map(split) else {
@@ -388,7 +388,7 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    /// An attribute; none when the word is not of the form `ai.` or `r.`.
+    /// Looks up an attribute; none if the word does not start with `ai.` or `r.`.
     fn lookup(&self, word: &str) -> Result<Option<What>, ObjectiveError> {
         let (table, name): (&[(&str, What)], &str) = match word.split_once('.') {
             Some(("ai", name)) => (&AI, name),
@@ -468,14 +468,14 @@ fn number_length(text: &str) -> usize {
     end
 }
 
-/// An attribute as an expression has it.
+/// Returns an attribute as it is written in expressions.
 fn written(of: &str, table: &[(&str, What)], what: What) -> String {
     let found = table.iter().find(|(_, known)| *known == what);
     found.map_or(String::new(), |(name, _)| format!("{of}.{name}"))
 }
 
 impl Node {
-    /// One line for each node, two blanks for each level.
+    /// Writes one line per node, indented by two blanks per level.
     pub(super) fn show(&self, level: usize, out: &mut String) {
         let line = match self {
             Self::Number(value) => format!("{value}"),

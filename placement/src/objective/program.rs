@@ -44,12 +44,12 @@ impl Program {
         &self.ops
     }
 
-    /// The resources that it names, each once.
+    /// Returns the resources that it names, each once.
     pub(crate) fn resources(&self) -> &[ResourceName] {
         &self.resources
     }
 
-    /// The value for one cell.
+    /// Returns the value for one cell.
     pub(super) fn run(&self, facts: &Facts<'_>) -> f64 {
         let mut stack = [0.0; STACK];
         let mut top = 0;
@@ -116,8 +116,8 @@ pub(crate) fn apply(op: Binary, a: f64, b: f64) -> f64 {
     }
 }
 
-/// The largest whole number not above `x`. Adding and subtracting 2^52 removes the fraction by
-/// rounding; without a branch or a call, the compiler vectorises it.
+/// Returns the largest whole number not above `x`. Adding and subtracting 2^52 removes the fraction by rounding; with
+/// neither a branch nor a call, the compiler can vectorise it.
 fn floor(x: f64) -> f64 {
     /// From here on every number is whole.
     const WHOLE: f64 = 4_503_599_627_370_496.0;

@@ -68,7 +68,7 @@ fn values() {
         ("r.Available.memory / r.Total.memory", Some(0.25)),
         ("r.Available.disk - ai.Required.disk", Some(800.0)),
         ("r.Available.containers + r.Total.cpu", Some(10.0)),
-        // two devices of 1,000, of which one has 400 free; half of one is asked for
+        // two devices of 1,000, of which one has 400 free; half of one is requested
         ("r.Available.gpu", Some(1_400.0)),
         ("r.Total.gpu", Some(2_000.0)),
         ("ai.Required.gpu", Some(500.0)),
@@ -145,7 +145,7 @@ fn weights_of_the_default_sum_to_one() {
     heavy.set("gamma", 0.25);
     heavy.set("delta", -0.25);
     assert!(Objective::parse(Objective::DEFAULT, &heavy).is_err());
-    // another expression may weigh as it likes
+    // another expression may use any weights
     assert!(Objective::parse("alpha * r.Stack", &heavy).is_ok());
 }
 

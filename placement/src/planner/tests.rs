@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{Cell, Request, Resources, policy::Order};
 
-/// A failure of the first job, which a job alike shares.
+/// A failure of the first job, which an equal job shares.
 struct Shared<'a> {
     failures: Failures,
     explainer: Explainer<'a>,
@@ -34,7 +34,7 @@ impl<'a> Shared<'a> {
             .again(self.job, self.group, &mut self.explainer)
     }
 
-    /// How much the best cell has, by the text that a job alike gets.
+    /// Returns how much the best cell has, according to the text that an equal job gets.
     fn best(&mut self) -> Option<f64> {
         self.again().and_then(|why| why.tally[0].best)
     }
@@ -44,7 +44,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Without a bound a batch of which every second job fails would look at all cells for each.
+/// Without a limit, a batch in which every second job fails would look at all cells for each.
 #[test]
 fn a_shared_failure_has_new_numbers_as_long_as_cells_may_be_looked_at() {
     let names: [Arc<str>; 2] = ["a".into(), "b".into()];
@@ -69,7 +69,7 @@ fn a_shared_failure_has_new_numbers_as_long_as_cells_may_be_looked_at() {
         policy: &policy,
         context: &context,
     });
-    // nothing was placed since: the same text, and no look
+    // nothing was placed since: the same text, and no cell visited
     assert_eq!(shared.best(), Some(100.0));
     assert_eq!(shared.failures.looks_left, MAX_LOOKS);
     shared.place_the_second_job();
@@ -89,7 +89,7 @@ fn cell(name: &str, zone: &str, memory: i64) -> Cell {
     cell
 }
 
-/// Where each job goes, in the order in which they are decided; `-` is nowhere.
+/// Returns where each job goes, in the order in which they are decided; `-` is nowhere.
 fn decided(
     cells: impl IntoIterator<Item = Cell>,
     jobs: &[(u32, &Request)],
@@ -114,7 +114,7 @@ fn decided(
     places.join(" ")
 }
 
-/// What one job's failure says of the next alike: nothing, where what was placed since may help it.
+/// One job's failure says nothing about an equal job if what was placed since may help it.
 #[test]
 fn a_failure_is_shared_only_where_it_must_befall_the_next_alike_too() {
     let preset = |name| Policy::preset(name).unwrap();
@@ -128,7 +128,7 @@ fn a_failure_is_shared_only_where_it_must_befall_the_next_alike_too() {
     let places = decided([cell("a", "z", 100)], &jobs, &preset("dapi"));
     assert_eq!(places, "- a a");
 
-    // the zone with the fewest has no room for it, until it is no longer alone in that
+    // the zone with the fewest has no room, until it is no longer the only one with the fewest
     let narrowed = Policy::parse(
         "name = \"t\"\n[[stage]]\nnarrow = \"zone-fewest\"\n[[stage]]\nfilter = \"memory\"\n\
          [[stage]]\npick = \"sample\"",
@@ -141,7 +141,7 @@ fn a_failure_is_shared_only_where_it_must_befall_the_next_alike_too() {
     let places = decided(cells, &jobs, &narrowed.unwrap());
     assert_eq!(places, "- b a");
 
-    // an objective that takes no cell is that request's own
+    // an objective that accepts no cell belongs to that request alone
     let never = Request {
         objective: Some("1 / 0".into()),
         ..Request::new("x", 10, 1)

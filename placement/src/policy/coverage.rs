@@ -12,8 +12,7 @@ use crate::{
 };
 
 impl Policy {
-    /// Rejects what this policy cannot decide: an objective that does not parse, and `strict`
-    /// without a filter for it.
+    /// Rejects what this policy cannot decide: an objective that does not parse, and `strict` without a filter for it.
     pub fn check_request(&self, request: &Request) -> Result<(), Invalid> {
         let demands = request.strict && !(request.near.is_empty() && request.far.is_empty());
         if demands && !self.filters_by(&Filter::Locality, request.kind) {
@@ -37,8 +36,8 @@ impl Policy {
             .map_err(|e| Invalid::new("objective", &e, "an expression of the objective language"))
     }
 
-    /// What the request asks for and no stage of this policy uses: a line for each field, which
-    /// begins with its name. Facts about the work (owner, tags, blob) are not demands.
+    /// Returns what the request asks for and no stage of this policy uses: one line per field, which begins with the
+    /// field's name. Facts about the work (owner, tags, blob) are not demands.
     pub fn ignored_fields(&self, request: &Request) -> Vec<String> {
         let kind = request.kind;
         let by = |filter: Filter| self.filters_by(&filter, kind);
@@ -96,8 +95,8 @@ impl Policy {
         out
     }
 
-    /// The resources without a filter in this policy, for at least one kind of work: a plan may
-    /// promise more of them than cells have.
+    /// Returns the resources without a filter in this policy, for at least one kind of work: a plan may promise more of
+    /// them than cells have.
     pub fn unfiltered_resources(&self) -> Vec<&'static str> {
         let held = |filter: &Filter| {
             let kinds = [Kind::Lrp, Kind::Task];
@@ -110,9 +109,9 @@ impl Policy {
         unfiltered_resources.map(|filter| filter.name()).collect()
     }
 
-    /// Whether a cell can never take the request under this policy, whatever runs there and whatever the date: a filter by
-    /// what an operator says of the cell (its stacks, drivers, tags, traits, volumes, platform) drops it. Amounts are not
-    /// looked at.
+    /// Returns whether a cell can never take the request under this policy, whatever runs there and whatever the date,
+    /// because a filter drops it for what an operator says about it (its stacks, drivers, tags, traits, volumes,
+    /// platform). Amounts are not considered.
     pub fn never_fits(&self, cell: &Cell, request: &Request) -> bool {
         let context = PlanContext::default();
         let lasts = |filter: &&Filter| {

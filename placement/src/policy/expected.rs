@@ -11,7 +11,7 @@ use crate::{
     request::Request,
 };
 
-/// The expected work, if the file gives it.
+/// Reads the expected work, if the file gives it.
 pub(super) fn read(policy: &mut Fields) -> Result<Option<ExpectedWork>, Fault> {
     let Some(node) = policy.take("expected") else {
         return Ok(None);
@@ -66,7 +66,7 @@ fn read_size(node: Node) -> Result<ExpectedSize, Fault> {
     Ok(ExpectedSize { share, size })
 }
 
-/// The bounds are those of requests.
+/// Checks a size against the bounds of requests.
 fn check(size: &Size) -> Result<(), crate::Invalid> {
     let mut request = Request::new("expected", size.memory_mb, size.disk_mb);
     request.cpu_millis = size.cpu_millis;
@@ -92,7 +92,7 @@ fn json(value: Value) -> serde_json::Value {
 }
 
 impl ExpectedWork {
-    /// The `[[expected]]` tables of a policy's file.
+    /// Returns the `[[expected]]` tables of a policy's file.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         for expected in self.sizes() {

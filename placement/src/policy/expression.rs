@@ -6,7 +6,7 @@ use crate::objective::{Constants, Objective};
 /// The weights of the preset's expression.
 const WEIGHTS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 
-/// The objective's text and constants; `base` has those of a preset.
+/// Reads the objective's text and constants; `base` has those of a preset.
 pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result<Objective, Fault> {
     let at = fields.at;
     let given = fields.text("expression")?;
@@ -55,11 +55,11 @@ pub(super) fn objective(fields: &mut Fields, base: Option<&Objective>) -> Result
         let text = base.map_or(Objective::DEFAULT, |o| o.text());
         for key in WEIGHTS {
             if constants.get(key).is_none() {
-                // the preset's expression names all four
+                // the preset's expression uses all four
                 constants.set(key, 0.0);
             }
         }
-        // the expression is the preset's: a parameter is wrong
+        // the expression is the preset's, so a parameter is wrong
         let place = weights_at.unwrap_or(at);
         return Objective::parse(text, &constants)
             .map_err(|e| Fault::new(place, format!("expression: {e}")));

@@ -24,31 +24,31 @@ pub struct Policy {
     pub(crate) order: Order,
     pub(crate) bids: bool,
     pub(crate) max_in_flight: u32,
-    /// While so many instances of a cell are starting, work that it wins waits; 0 = no limit.
+    /// The limit of starting instances per cell: work that such a cell wins waits; 0 = no limit.
     pub(crate) max_starting_per_cell: u32,
     pub(crate) combine: Combine,
     pub(crate) stages: Vec<Stage>,
     pub(crate) pick: Pick,
-    /// The work that is expected; none = what is learnt from requests.
+    /// The expected work given by the policy; none if it is learnt from requests.
     pub(crate) expected: Option<Arc<ExpectedWork>>,
 }
 
 /// The order in which a batch's jobs are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// In the order of the requests.
+    /// The order of the requests.
     Asked,
-    /// Diego's order: first instances, tasks, the rest; the largest memory first.
+    /// Diego's order: first instances, tasks, the rest; the largest memory first in each.
     Diego,
-    /// The largest dominant share first: of each resource the share that an instance asks for of what all cells
-    /// have, and of these shares the largest.
+    /// The largest dominant share first. For each resource, an instance asks for a share of what all cells have; the
+    /// largest of these is its dominant share.
     LargestFirst,
 }
 
-/// How score terms become one number.
+/// How score terms are combined into one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Combine {
-    /// Weight times term, added up in the order of the stages.
+    /// Weight times term, added in the order of the stages.
     Sum,
     /// Term to the power of its weight, multiplied, and scaled to 0..1 after each term.
     Product,
@@ -73,14 +73,14 @@ pub(crate) enum Step {
 /// Keeps or drops each cell on its own.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Filter {
-    /// Before all stages of every policy; none names it.
+    /// Precedes all stages of every policy; cannot be named in policies.
     Droplets,
     Evacuating,
     Running,
     Stack,
     VolumeDrivers,
     PlacementTags,
-    /// Enough of a resource.
+    /// Enough of one resource.
     Amount(Resource),
     /// Enough of each extra resource.
     Extra,
@@ -103,7 +103,7 @@ pub(crate) enum Filter {
     Locality,
 }
 
-/// Keeps a subset of the remaining cells; never empty if there are any.
+/// Keeps a subset of the remaining cells, which is never empty if there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Narrow {
     ZoneFewest,
@@ -124,17 +124,17 @@ pub(crate) struct Score {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Term {
     Resources,
-    /// As [`Term::Resources`], of other resources than Diego's.
+    /// Like [`Term::Resources`], for other resources than Diego's.
     Used {
         of: Arc<[ResourceName]>,
-        /// Whether the shares are squared, so that a full cell costs more than two half full ones.
+        /// Whether the shares are squared, so that a full cell costs more than two half-full ones.
         squared: bool,
     },
-    /// By how much the placement lowers what the expected work could not use of a resource; see
+    /// By how much the placement reduces what the expected work could not use of a resource; see
     /// [`crate::fragmentation`].
     Fragmentation {
         fragments: Fragments,
-        /// How many steps the score has; 0 = it is the gradient itself.
+        /// The number of steps of the score; 0 if it is the gradient itself.
         steps: u32,
     },
     Starting,
@@ -156,15 +156,15 @@ pub(crate) enum Term {
 /// How a term's values become numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// The place among the remaining cells: the best gets the weight, the worst 0.
+    /// The rank among the remaining cells: the best gets the weight, the worst 0.
     Rank,
-    /// A share in 0..1, times the weight.
+    /// A share in 0..1 times the weight.
     Ratio,
-    /// The value itself, times the weight.
+    /// The value itself times the weight.
     Raw,
 }
 
-/// How the winner is found among the remaining cells.
+/// How the winner is chosen from the remaining cells.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Pick {
     Lowest,
@@ -174,27 +174,27 @@ pub(crate) enum Pick {
 }
 
 impl Policy {
-    /// The filters that a policy's file may name.
+    /// Returns the filters that a policy's file may name.
     pub fn filters() -> Vec<&'static str> {
         Filter::ALL.iter().map(Filter::name).collect()
     }
 
-    /// The policy's name.
+    /// Returns the policy's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the auctioneer asks all cells for a bid before a batch (else the pool alone decides).
+    /// Returns whether the auctioneer asks all cells for a bid before a batch (otherwise the pool alone decides).
     pub fn wants_bids(&self) -> bool {
         self.bids
     }
 
-    /// A stable hash of everything in the policy: auctioneers with different hashes log a warning.
+    /// Returns a stable hash of everything in the policy: auctioneers with different hashes log a warning.
     pub fn hash(&self) -> u64 {
         crate::random::mix(crate::random::hash_text(&self.to_toml()))
     }
 
-    /// Whether the policy scores, and if so whether the highest wins.
+    /// Returns whether the highest score wins; none if the policy does not score.
     pub fn highest_wins(&self) -> Option<bool> {
         match self.pick {
             Pick::Lowest => Some(false),
@@ -204,7 +204,7 @@ impl Policy {
         }
     }
 
-    /// What a number of this policy is; none if it rates no cell.
+    /// Returns a number of this policy as a rating; none if it rates no cell.
     pub(crate) fn rating(&self, number: f64) -> Option<Rating> {
         let rate = if self.highest_wins()? {
             Rating::Score
@@ -214,8 +214,7 @@ impl Policy {
         Some(rate(number))
     }
 
-    /// How the winner is picked, as written in policy files: `lowest`, `highest`, `sample` or
-    /// `first-of`.
+    /// Returns how the winner is picked, as written in policy files: `lowest`, `highest`, `sample` or `first-of`.
     pub fn pick_name(&self) -> &'static str {
         match self.pick {
             Pick::Lowest => "lowest",
@@ -225,7 +224,7 @@ impl Policy {
         }
     }
 
-    /// Whether a score depends on the expected work.
+    /// Returns whether a score depends on the expected work.
     pub fn expects(&self) -> bool {
         self.stages.iter().any(|stage| match &stage.step {
             Step::Score(score) => matches!(score.term, Term::Fragmentation { .. }),
@@ -233,23 +232,23 @@ impl Policy {
         })
     }
 
-    /// Whether a score depends on the expected work, and the policy's file does not give it: then the pool learns it
-    /// ([`crate::Pool::learn`]).
+    /// Returns whether a score depends on the expected work and the policy's file does not give it, so that the pool
+    /// learns it ([`crate::Pool::learn`]).
     pub fn learns(&self) -> bool {
         self.expected.is_none() && self.expects()
     }
 
-    /// The work that is expected, where the policy's file gives it.
+    /// Returns the expected work, if the policy's file gives it.
     pub fn expected(&self) -> Option<&ExpectedWork> {
         self.expected.as_deref()
     }
 
-    /// Whether a request may have its own objective.
+    /// Returns whether a request may have its own objective.
     pub fn has_objective(&self) -> bool {
         self.objective().is_some()
     }
 
-    /// The objective that a request's own one replaces.
+    /// Returns the objective that a request's own replaces.
     pub(crate) fn objective(&self) -> Option<&Arc<Objective>> {
         self.stages.iter().find_map(|stage| match &stage.step {
             Step::Score(Score {
@@ -260,7 +259,7 @@ impl Policy {
         })
     }
 
-    /// Whether `near` and `far` of a request have an effect.
+    /// Returns whether `near` and `far` of a request have an effect.
     pub fn has_locality(&self) -> bool {
         let steps = [
             Step::Filter(Filter::Locality),
@@ -269,7 +268,7 @@ impl Policy {
         self.stages.iter().any(|stage| steps.contains(&stage.step))
     }
 
-    /// Whether a score depends on the cell's place by index in its zone.
+    /// Returns whether a score depends on the cell's rank by index in its zone.
     pub(crate) fn ranks_cells(&self) -> bool {
         let ranks = |stage: &Stage| match &stage.step {
             Step::Score(score) => score.term == Term::Index { raw: false },
@@ -278,13 +277,13 @@ impl Policy {
         self.stages.iter().any(ranks)
     }
 
-    /// Whether evacuating cells are left out entirely under this policy.
+    /// Returns whether evacuating cells are left out entirely under this policy.
     pub(crate) fn ignores_evacuating(&self) -> bool {
         let evacuating = Step::Filter(Filter::Evacuating);
         self.stages.iter().any(|stage| stage.step == evacuating)
     }
 
-    /// All stages, the first of which is the same in every policy: whatever a policy prefers, no droplet goes to a
+    /// Returns all stages. The first one is the same in every policy: whatever a policy prefers, no droplet goes to a
     /// cell that cannot run it, no staging to one that stages no apps, and nothing else to a DEA.
     pub(crate) fn all_stages(&self) -> impl Iterator<Item = &Stage> {
         static FIRST: Stage = Stage {
@@ -294,7 +293,7 @@ impl Policy {
         std::iter::once(&FIRST).chain(&self.stages)
     }
 
-    /// The stages for a job of this kind.
+    /// Returns the stages for a job of this kind.
     pub(crate) fn stages_for(&self, kind: Kind) -> impl Iterator<Item = &Stage> {
         self.all_stages()
             .filter(move |stage| stage.kind.is_none_or(|k| k == kind))
@@ -327,12 +326,12 @@ impl Filter {
         }
     }
 
-    /// Whether it compares an amount: such filters in a row fail together, with one text.
+    /// Returns whether it compares an amount: consecutive filters of this sort fail together, with one text.
     pub(crate) fn is_resource(&self) -> bool {
         matches!(self, Self::Amount(_) | Self::Extra)
     }
 
-    /// Every filter that a policy may name, parameters at their defaults, in the order of docs/POLICIES.md.
+    /// Every filter that a policy may name, with default parameters, in the order of docs/POLICIES.md.
     pub(crate) const ALL: [Self; 22] = [
         Self::Evacuating,
         Self::Running,
@@ -381,8 +380,7 @@ impl Narrow {
 }
 
 impl Term {
-    /// Every term that needs no text of its own, parameters at their defaults; only the objective
-    /// does.
+    /// Every term that needs no text of its own, with default parameters; only the objective needs one.
     pub(crate) const PLAIN: [Self; 12] = [
         Self::Resources,
         Self::Starting,
@@ -419,7 +417,7 @@ impl Term {
         }
     }
 
-    /// Whether the term may be a rank or a ratio; the others have only one meaning.
+    /// Returns whether the term may be a rank or a ratio; the others have only one meaning.
     pub(crate) fn has_mode(&self) -> bool {
         matches!(
             self,

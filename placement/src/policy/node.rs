@@ -22,7 +22,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Its sort, and the value where it is a short one.
+    /// Describes its type, and the value if it is short.
     fn what(&self) -> String {
         match self {
             Self::Text(text) => {
@@ -44,7 +44,7 @@ pub(super) struct Fault {
     pub(super) at: usize,
     pub(super) message: String,
     pub(super) nearest: Option<String>,
-    /// If it is inside a text: that text, and the error in it.
+    /// For an error inside a text: that text, and the error in it.
     pub(super) within: Option<Box<(String, ObjectiveError)>>,
 }
 
@@ -58,7 +58,7 @@ impl Fault {
         }
     }
 
-    /// An error in an expression.
+    /// Creates the error for an error in an expression.
     pub(super) fn within(at: usize, text: String, error: ObjectiveError) -> Self {
         let message = format!("expression: {error}");
         Self {
@@ -67,7 +67,7 @@ impl Fault {
         }
     }
 
-    /// A name that is not valid.
+    /// Creates the error for an invalid name.
     pub(super) fn unknown(at: usize, what: &str, name: &str, valid: &[&str]) -> Self {
         Self {
             at,
@@ -193,7 +193,7 @@ impl Fields {
         }
     }
 
-    /// A number of days from 0, or a string.
+    /// Takes a non-negative number of days, or a string.
     #[allow(clippy::type_complexity)] // one caller, which takes it apart at once
     pub(super) fn either(
         &mut self,
@@ -213,7 +213,7 @@ impl Fields {
         }
     }
 
-    /// An integer from 0.
+    /// Takes a non-negative integer.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked here
     pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u32>, Fault> {
         let Some((n, at)) = self.number(key)? else {
@@ -226,7 +226,7 @@ impl Fields {
         Ok(Some(n as u32))
     }
 
-    /// One of several words.
+    /// Takes one of several words.
     pub(super) fn word<T: Copy>(
         &mut self,
         key: &'static str,
@@ -243,8 +243,8 @@ impl Fields {
             .ok_or_else(|| Fault::unknown(at, key, &text, &names))
     }
 
-    /// The error for a table that has none of the keys of which it needs one: the key nearest to
-    /// one of them is misspelt, else the first.
+    /// Returns the error for a table that has none of the keys of which it needs one: the key most similar to one of
+    /// them is misspelt, or else the first one.
     pub(super) fn none_of(&self, keys: &[&str]) -> Option<Fault> {
         let fault = |(key, at, _): &(String, usize, Node)| {
             let what = format!("key in {}", self.what);

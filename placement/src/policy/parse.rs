@@ -15,17 +15,17 @@ use crate::{
     resource_name::ResourceName, resources::Resource,
 };
 
-/// An error in a policy, and its place.
+/// An error in a policy, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}{}", place(*.line, *.column), hint(.nearest.as_deref()))]
 pub struct PolicyError {
-    /// Line in the file, from 1; 0 if the policy is not from text.
+    /// The line in the file, counted from 1; 0 if the policy is not from text.
     pub line: usize,
-    /// Column in the line, from 1; 0 if the policy is not from text.
+    /// The column in the line, counted from 1; 0 if the policy is not from text.
     pub column: usize,
     /// The error and what was expected.
     pub message: String,
-    /// The valid name nearest to the wrong one.
+    /// The valid name most similar to the wrong one.
     pub nearest: Option<String>,
 }
 
@@ -214,7 +214,7 @@ fn filter(fields: &mut Fields, (name, at): (String, usize)) -> Result<Filter, Fa
     Ok(filter)
 }
 
-/// The entry with this name.
+/// Returns the entry with this name.
 fn named<T: Clone>(
     all: &[T],
     name_of: impl Fn(&T) -> &'static str,
@@ -304,7 +304,7 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
     Ok(Score { term, weight, mode })
 }
 
-/// The resources of a list `of`, each once; none without the list.
+/// Returns the resources of a list `of`, each once; none without the list.
 fn resources(fields: &mut Fields) -> Result<Option<Vec<ResourceName>>, Fault> {
     let Some(node) = fields.take("of") else {
         return Ok(None);
@@ -335,7 +335,7 @@ fn resources(fields: &mut Fields) -> Result<Option<Vec<ResourceName>>, Fault> {
     Ok(Some(names))
 }
 
-/// The resource of a name, which must be there.
+/// Returns the resource with a name, which is required.
 fn resource(name: Option<(String, usize)>, at: usize) -> Result<ResourceName, Fault> {
     let expected = "expected memory, disk, containers, cpu, or the name of a set of devices or of a named resource";
     let Some((name, at)) = name else {
@@ -344,7 +344,7 @@ fn resource(name: Option<(String, usize)>, at: usize) -> Result<ResourceName, Fa
     ResourceName::parse(&name).ok_or_else(|| Fault::new(at, format!("of is {name:?}; {expected}")))
 }
 
-/// One of the amounts that every cell has, by name.
+/// Returns one of the amounts that every cell has, by name.
 fn amount(name: Option<(String, usize)>) -> Result<Option<Resource>, Fault> {
     let Some((name, at)) = name else {
         return Ok(None);
@@ -397,8 +397,8 @@ fn locate(text: &str, mut fault: Fault) -> PolicyError {
     }
 }
 
-/// The place in the file of an error inside a text of several lines. None if the text is on one
-/// line (then its own column is given), or has escapes.
+/// Returns the position in the file of an error inside a text of several lines. None if the text is on one line (then
+/// the column of the text is given), or has escapes.
 fn inside_quotes<'a>(file: &str, fault: &'a Fault) -> Option<(usize, &'a ObjectiveError)> {
     let (text, error) = &**fault.within.as_ref()?;
     let rest = file.get(fault.at..)?;

@@ -24,7 +24,7 @@ const TEXTS: &[(&str, &str)] = &[
 ];
 
 impl Policy {
-    /// The presets, by name.
+    /// The names of the presets.
     pub const PRESETS: &'static [&'static str] = &[
         "dea",
         "diego",
@@ -37,7 +37,7 @@ impl Policy {
         "vendue",
     ];
 
-    /// A preset by its name.
+    /// Returns a preset by its name.
     pub fn preset(name: &str) -> Result<Self, Invalid> {
         find(name).ok_or_else(|| {
             let expected = format!("one of {}", Self::PRESETS.join(", "));
@@ -45,7 +45,7 @@ impl Policy {
         })
     }
 
-    /// A preset's policy file, with its comments.
+    /// Returns a preset's policy file, with its comments.
     pub fn preset_text(name: &str) -> Option<&'static str> {
         TEXTS
             .iter()
@@ -55,12 +55,12 @@ impl Policy {
 }
 
 pub(super) fn find(name: &str) -> Option<Policy> {
-    // a preset that does not parse would fail every test; here it is only not found
+    // a preset that does not parse would fail every test; here it is simply not found
     Policy::preset_text(name).and_then(|text| Policy::parse(text).ok())
 }
 
-/// Applies a scenario's flat parameters to a preset. Only those for which the preset has a stage
-/// are known; the others stay in `fields` and are rejected there.
+/// Applies a scenario's flat parameters to a preset. Only parameters for which the preset has a stage are known; the
+/// others stay in `fields` and are rejected there.
 pub(super) fn parameters(policy: &mut Policy, fields: &mut Fields) -> Result<(), Fault> {
     if policy.name.starts_with("diego")
         && let Some(limit) = fields.count("max_in_flight")?

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Combine, Filter, Mode, Order, Pick, Policy, Score, Step, Term};
 
 impl Policy {
-    /// The policy as a file that parses to the same policy.
+    /// Returns the policy as a file that parses to the same policy.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         // writing to a String cannot fail
@@ -127,7 +127,7 @@ fn write_score(out: &mut String, score: &Score) -> std::fmt::Result {
     }
 }
 
-/// A TOML basic string.
+/// Quotes a TOML basic string.
 fn quote(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

@@ -21,7 +21,7 @@ fn a_policy_says_how_it_picks_and_which_end_wins() {
     );
 }
 
-/// Which fields of the request a policy of only these stages ignores.
+/// Returns which fields of the request are ignored by a policy of only these stages.
 fn ignored(stages: &str, request: &Request) -> Vec<String> {
     let text = format!("name = \"t\"\n{stages}[[stage]]\npick = \"sample\"");
     let lines = Policy::parse(&text).unwrap().ignored_fields(request);
@@ -39,7 +39,7 @@ fn nothing_asked_for_is_nothing_ignored() {
     assert_eq!(ignored("", &nothing), [""; 0]);
 }
 
-/// The filter holds strict requests only; the narrowing is for the others.
+/// The filter only affects strict requests; the narrowing is for the others.
 #[test]
 fn nearness_is_heeded_by_a_narrowing_or_where_it_is_strict_by_a_filter() {
     let (filter, narrow) = ("filter = \"locality\"", "narrow = \"locality\"");
@@ -60,7 +60,7 @@ fn nearness_is_heeded_by_a_narrowing_or_where_it_is_strict_by_a_filter() {
     }
 }
 
-/// What is told of a policy that says this of one of its fields.
+/// Returns the error for a policy with this content.
 fn fault(json: &serde_json::Value) -> String {
     let error = Policy::from_json(json).expect_err("it is wrong");
     error.message
@@ -146,7 +146,7 @@ fn a_policy_has_at_most_64_stages_and_its_days_are_not_negative() {
     );
 }
 
-/// Only what came as a text has lines.
+/// Only a policy given as a text has lines.
 #[test]
 fn a_fault_names_its_line_where_there_are_lines() {
     let unknown = "unknown preset \"digo\"; expected one of";
@@ -168,4 +168,108 @@ fn an_unknown_score_is_told_all_that_there_are() {
          memory, disk, platform, reboot, owner, random, hardware, fragmentation, objective"
     );
     assert_eq!(error.nearest.as_deref(), Some("memory"));
+}
+
+/// Returns a policy with one score and what follows it.
+fn with_score(score: &str, more: &str) -> Result<Policy, String> {
+    let text =
+        format!("name = \"t\"\n[[stage]]\nscore = \"{score}\n[[stage]]\npick = \"lowest\"\n{more}");
+    Policy::parse(&text).map_err(|error| error.to_string())
+}
+
+const FRAGMENTS: &str = "fragmentation\"\nof = \"memory\"";
+
+#[test]
+fn a_policy_with_fragments_learns_the_expected_work_unless_its_file_gives_it() {
+    for (policy, expects, learns) in [
+        (Policy::preset("vendue").unwrap(), true, true),
+        (Policy::preset("diego").unwrap(), false, false),
+        (with_score(FRAGMENTS, "").unwrap(), true, true),
+        (
+            with_score(FRAGMENTS, "[[expected]]\nshare = 1\nmemory_mb = 64").unwrap(),
+            true,
+            false,
+        ),
+        (
+            with_score("memory\"", "[[expected]]\nshare = 1\nmemory_mb = 64").unwrap(),
+            false,
+            false,
+        ),
+    ] {
+        assert_eq!((policy.expects(), policy.learns()), (expects, learns));
+    }
+}
+
+#[test]
+fn the_expected_work_of_a_file_is_checked_and_written_again() {
+    let tables = "[[expected]]\nshare = 0.75\nmemory_mb = 64\n\n[[expected]]\nshare = 0.25\ncpu_millis = 500\n";
+    let policy = with_score(FRAGMENTS, tables).unwrap();
+    assert_eq!(policy.expected().unwrap().to_toml().trim(), tables.trim());
+    assert!(with_score(FRAGMENTS, "").unwrap().expected().is_none());
+    let table = "[[expected]]\nshare = 1\nmemory_mb = 64\n";
+    let most = crate::MAX_EXPECTED_SIZES;
+    assert!(with_score(FRAGMENTS, &table.repeat(most)).is_ok());
+    for (tables, expected) in [
+        (table.repeat(most + 1), "expected 1 to"),
+        (table.replace("64", "-1"), "memory_mb"),
+        (table.replace("64", "1.5"), "1.5"),
+        (table.replace("share = 1", "share = 0"), "share"),
+    ] {
+        let refused = with_score(FRAGMENTS, &tables).unwrap_err();
+        assert!(refused.contains(expected), "{refused}");
+    }
+    let none = "name = \"t\"\nexpected = []\n[[stage]]\npick = \"sample\"";
+    assert!(
+        Policy::parse(none)
+            .unwrap_err()
+            .to_string()
+            .contains("expected 1 to")
+    );
+}
+
+#[test]
+fn the_resources_of_a_score_are_limited_and_what_feeds_them_counts() {
+    let of = |count: usize| {
+        let names: Vec<String> = (0..count).map(|n| format!("\"r{n}\"")).collect();
+        with_score(&format!("resources\"\nof = [{}]", names.join(", ")), "")
+    };
+    assert!(of(1).is_ok() && of(16).is_ok());
+    assert!(of(17).unwrap_err().contains("expected 1 to 16"));
+    assert!(of(0).unwrap_err().contains("expected 1 to 16"));
+    let fed = format!("{}\nfed_by = \"cpu\"", FRAGMENTS.replace("memory", "gpu"));
+    let unfed = FRAGMENTS.replace("memory", "gpu");
+    assert_ne!(
+        with_score(&fed, "").unwrap(),
+        with_score(&unfed, "").unwrap()
+    );
+}
+
+#[test]
+fn limits_and_days_of_filters_are_written_again() {
+    let text = "name = \"t\"\n[[stage]]\nfilter = \"container-count\"\nlimit = 7\n[[stage]]\nfilter = \"reboot-within\"\ndays = 3.5\nbatch = \"7d\"\n[[stage]]\npick = \"sample\"";
+    let policy = Policy::parse(text).unwrap();
+    let written = policy.to_toml();
+    assert!(
+        written.contains("limit = 7") && written.contains("days = 3.5"),
+        "{written}"
+    );
+    assert_eq!(Policy::parse(&written).unwrap(), policy);
+}
+
+#[test]
+fn a_cell_never_fits_what_its_attributes_exclude_and_may_fit_what_is_only_too_large() {
+    let mut cell = crate::Cell::new("c", crate::Resources::new(100, 100, 10));
+    cell.attributes_mut().stacks = vec!["cflinuxfs4".into()];
+    let stack = |stack: &str| Request {
+        stack: Some(stack.into()),
+        ..Request::new("x", 1_000, 1)
+    };
+    let diego = Policy::preset("diego").unwrap();
+    assert!(diego.never_fits(&cell, &stack("windows")));
+    assert!(!diego.never_fits(&cell, &stack("cflinuxfs4")));
+    cell.evacuating = true;
+    assert!(
+        !diego.never_fits(&cell, &stack("cflinuxfs4")),
+        "it may come back"
+    );
 }

@@ -11,7 +11,7 @@ fn cells(names: &[(&str, &str)]) -> Pool {
     pool
 }
 
-/// Starts so many instances of an app on a cell, the next indices each time.
+/// Starts this many instances of an app on each cell, with the next indices each time.
 fn run(pool: &mut Pool, movable: &mut Vec<Movable>, app: &str, memory_mb: i64, on: &[(&str, u32)]) {
     let request = Arc::new(Request::new(app, memory_mb, 1));
     let mut index = 0;
@@ -124,7 +124,7 @@ fn without_room_nothing_is_moved() {
     let planned = plan(&pool, &movable, 100);
     assert_eq!(planned.moves, []);
     assert_eq!((planned.before.uneven, planned.after.uneven), (3, 3));
-    // 100 on each of zone 1, 200 on each of zone 2
+    // 100 on each cell of zone 1, 200 on each of zone 2
     assert_eq!(planned.before.stranded_mb, 600);
 }
 

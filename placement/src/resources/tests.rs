@@ -129,7 +129,7 @@ fn only_limited_amounts_are_listed_by_field() {
     assert_eq!(resources.amounts(), amounts([1, Amounts::UNLIMITED, 2, 0]));
 }
 
-/// The mean of three shares, worked out by hand.
+/// The mean of three shares, calculated by hand.
 #[test]
 fn diegos_resource_term() {
     let used = |available, wanted, total| {

@@ -14,7 +14,7 @@ pub(crate) struct Why {
     pub(crate) needs: Option<f64>,
     pub(crate) has: Option<f64>,
     pub(crate) reason: Option<String>,
-    /// For a set of devices: how near the cell comes.
+    /// For a set of devices: how close the cell comes.
     pub(crate) devices: Option<FreeDevices>,
 }
 
@@ -40,7 +40,7 @@ impl Why {
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// Whether the cell is kept.
+/// Returns whether the cell is kept.
 pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> bool {
     match filter {
         Filter::Droplets => cell.runs(request.form()),
@@ -82,7 +82,7 @@ pub(crate) fn keeps(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_
     }
 }
 
-/// Why the cell was dropped. Only called for a filter that dropped it.
+/// Returns why the cell was dropped. Only called for a filter that dropped it.
 pub(crate) fn why(filter: &Filter, cell: &Cell, request: &Request, now: Now<'_>) -> Why {
     match filter {
         Filter::Droplets => Why::text(does_not_run(request.form())),
@@ -169,7 +169,7 @@ fn reboot_why(days: Option<f64>, batch: Option<&str>, cell: &Cell, now: Now<'_>)
     }
 }
 
-/// The resources that the cell lacks, in Diego's words, with what is needed and what it has.
+/// Returns the resources that the cell lacks, in Diego's words, with what is needed and what it has.
 pub(crate) fn shortages(
     filter: &Filter,
     cell: &Cell,
@@ -189,8 +189,8 @@ pub(crate) fn shortages(
     }
 }
 
-/// What the filter needs of a resource, and the smaller amount that the cell has; none if that is
-/// enough. The name distinguishes the resources of [`Filter::Extra`].
+/// Returns what the filter needs of a resource, and the smaller amount that the cell has; none if that is enough. The
+/// name distinguishes the resources of [`Filter::Extra`].
 pub(crate) fn shortage(
     filter: &Filter,
     name: &str,
@@ -211,7 +211,7 @@ pub(crate) fn shortage(
     }
 }
 
-/// How near the cell comes to the devices that the request needs of this set; none if it needs none.
+/// Returns how close the cell comes to the devices that the request needs from this set; none if it needs none.
 pub(crate) fn free_devices(cell: &Cell, name: &str, request: &Request) -> Option<FreeDevices> {
     let need = request.devices.get(name)?;
     Some(FreeDevices::of(&cell.available.devices, name, need))
@@ -225,8 +225,8 @@ fn does_not_run(form: Form) -> &'static str {
     }
 }
 
-/// What is needed of the resource, and the smaller amount that the cell has; none if that is
-/// enough. A cell with a total of 0 of a vital resource lacks it for every job.
+/// Returns what is needed of the resource, and the smaller amount that the cell has; none if that is enough. A cell
+/// with a total of 0 of a vital resource lacks it for every job.
 fn short_amount(resource: Resource, cell: &Cell, request: &Request) -> Option<(i64, i64)> {
     if resource.is_vital() && cell.total.get(resource).is_some_and(|total| total <= 0) {
         return Some((request.amounts()[resource], 0));
@@ -240,13 +240,13 @@ fn subset(wanted: &[String], has: &[String]) -> bool {
     wanted.iter().all(|item| has.contains(item))
 }
 
-/// Instances of any kind on the cell.
+/// Counts instances of any kind on the cell.
 pub(crate) fn containers(cell: &Cell) -> u64 {
     let lrps: u64 = cell.counts.apps.values().map(|n| u64::from(*n)).sum();
     lrps + u64::from(cell.counts.tasks)
 }
 
-/// R ⊆ D and D ⊆ R ∪ O: required, desired and optional tags.
+/// Checks R ⊆ D and D ⊆ R ∪ O, for required, desired and optional tags.
 fn tags_match(cell: &Cell, request: &Request) -> bool {
     let desired = &request.placement_tags;
     let known =
@@ -281,7 +281,7 @@ fn shortened(text: &str) -> String {
     format!("{start}…")
 }
 
-/// The limits of a request for the platform version that the cell has.
+/// Describes the limits of a request for the cell's platform version.
 fn limits(request: &Request) -> String {
     let limit = |(what, limits): (&str, &BTreeMap<String, Stamp>)| {
         let pairs: Vec<String> = limits.iter().map(|(v, s)| format!("{v} {s}")).collect();
@@ -314,7 +314,7 @@ fn missing_network(cell: &Cell, request: &Request) -> Option<String> {
     })
 }
 
-/// Triton's rule: stamps are compared as text, and versions beyond those listed pass on their side.
+/// Applies Triton's rule: stamps are compared as text, and versions beyond the listed ones pass on their side.
 fn platform_matches(cell: &Cell, request: &Request) -> bool {
     let none = crate::cell::Platform::default();
     let platform = cell.platform.as_ref().unwrap_or(&none);
@@ -331,7 +331,7 @@ fn platform_matches(cell: &Cell, request: &Request) -> bool {
             .collect()
     };
     let judge = |limits: Vec<(String, Stamp)>, min: bool| {
-        // sorted by version as text, because they are from a BTreeMap
+        // sorted by version as text, because they come from a BTreeMap
         let (Some(first), Some(last)) = (limits.first(), limits.last()) else {
             return true;
         };
@@ -343,14 +343,14 @@ fn platform_matches(cell: &Cell, request: &Request) -> bool {
                 has <= stamp.as_str()
             };
         }
-        // it is none of those listed
+        // it is none of the listed ones
         let outermost = if min { first } else { last };
         (version > outermost.0.as_str()) == min
     };
     judge(listed(&request.min_platform), true) && judge(listed(&request.max_platform), false)
 }
 
-/// Triton's rule: exactly the wanted names, each with a matching value.
+/// Applies Triton's rule: exactly the wanted names, each with a matching value.
 fn traits_match(cell: &Cell, request: &Request) -> bool {
     let wanted = &request.traits;
     wanted.len() == cell.traits.len()
@@ -373,7 +373,7 @@ fn trait_matches(wanted: &Trait, has: &Trait) -> bool {
     }
 }
 
-/// Whether the newest two starts of the last 24 hours both failed.
+/// Returns whether the newest two starts of the last 24 hours both failed.
 pub(crate) fn sick(cell: &Cell) -> bool {
     let day = Duration::from_secs(86_400);
     let mut recent: Vec<(Duration, bool)> = cell
@@ -386,8 +386,7 @@ pub(crate) fn sick(cell: &Cell) -> bool {
     recent.len() >= 2 && recent[..2].iter().all(|(_, failed)| *failed)
 }
 
-/// A requested ratio that differs from the cell's, both rounded to two decimals; 0 and absent are
-/// equal.
+/// Returns a requested ratio that differs from the cell's, both rounded to two decimals; 0 and absent are equal.
 fn wrong_ratio(cell: &Cell, request: &Request) -> Option<String> {
     let rounded = |ratio: f64| (ratio * 100.0).round();
     let differs = |(name, wanted): &(&String, &f64)| {

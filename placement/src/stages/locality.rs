@@ -1,9 +1,9 @@
-//! Near and far: which of their items a cell has.
+//! `near` and `far`: which of their items a cell has.
 
 use crate::context::Now;
 use crate::{cell::Cell, near::Item, request::Request};
 
-/// Whether the cell has the item.
+/// Returns whether the cell has the item.
 fn holds_item(item: Item<'_>, cell: &Cell, now: Now<'_>) -> bool {
     match item {
         Item::App(app) => cell.count_of(app) > 0,
@@ -13,17 +13,17 @@ fn holds_item(item: Item<'_>, cell: &Cell, now: Now<'_>) -> bool {
     }
 }
 
-/// Whether the cell has the item.
+/// Returns whether the cell has the item, given as a text.
 pub(crate) fn holds(cell: &Cell, item: &str, now: Now<'_>) -> bool {
     Item::parse(item).is_some_and(|item| holds_item(item, cell, now))
 }
 
-/// Whether the cell has any of them.
+/// Returns whether the cell has any of the items.
 pub(crate) fn holds_any(cell: &Cell, items: &[String], now: Now<'_>) -> bool {
     items.iter().any(|item| holds(cell, item, now))
 }
 
-/// Why a strict request cannot go there: an item of far is there, or one of near is not.
+/// Returns why a strict request cannot go there: an item of `far` is there, or one of `near` is not.
 pub(crate) fn strict_why(cell: &Cell, request: &Request, now: Now<'_>) -> Option<String> {
     if let Some(item) = request.far.iter().find(|item| holds(cell, item, now)) {
         return Some(format!("violates far: has {item}"));

@@ -1,4 +1,4 @@
-//! Narrowings: a subset of the remaining cells, never empty if there are any.
+//! Narrowings: each keeps a subset of the remaining cells, which is never empty if there are any.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,8 +36,8 @@ fn keep(mut cells: Vec<u32>, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
     cells
 }
 
-/// Every zone tied at the fewest instances of the app, counted over all its cells; the minimum is
-/// over the zones that still have a candidate.
+/// Keeps every zone that has the fewest instances of the app, counted over all its cells; the minimum is over the zones
+/// that still have a candidate.
 fn zone_fewest(
     view: &AuctionView<'_>,
     app: &str,
@@ -65,7 +65,7 @@ fn zone_fewest(
     keep(cells, |slot| count(slot) == fewest)
 }
 
-/// Far first, then near; without either, away from the owner's other instances.
+/// Applies `far` first, then `near`; without either, keeps away from the owner's other instances.
 fn nearby(
     view: &AuctionView<'_>,
     job: &Job,

@@ -13,11 +13,11 @@ use crate::{
     tie,
 };
 
-/// The width of a bucket of planned reboots.
+/// The width of a bucket of planned reboots, in ms.
 pub(crate) const WEEK_MS: i64 = 7 * 86_400_000;
 
-/// The term for each remaining cell, before its weight. NaN disqualifies the cell. A negative
-/// weight reverses ranks and ratios, so they are to be multiplied with [`factor`].
+/// Returns the term for each remaining cell, before its weight. NaN disqualifies the cell. A negative weight reverses
+/// ranks and ratios, so these must be multiplied by [`factor`].
 pub(crate) fn term(
     score: &Score,
     objective: Option<&Objective>,
@@ -76,7 +76,7 @@ pub(crate) fn term(
     }
 }
 
-/// What a term is multiplied with, or raised to.
+/// Returns what a term is multiplied by, or raised to.
 pub(crate) fn factor(score: &Score) -> f64 {
     match score.mode {
         Mode::Raw => score.weight,
@@ -84,7 +84,7 @@ pub(crate) fn factor(score: &Score) -> f64 {
     }
 }
 
-/// Combines one more term with the totals. Returns what the term added, or multiplied with.
+/// Combines another term with the totals. Returns what the term added, or was multiplied with.
 pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mut [f64]) {
     let factor = factor(score);
     match how {
@@ -100,7 +100,7 @@ pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mu
                 *total *= *term;
             }
             let best = best(totals, true);
-            // if nothing changed since the last scaling, it is scaled already
+            // if nothing has changed since the last scaling, it is already scaled
             if best > 0.0 && !ties(best, 1.0) {
                 for total in totals {
                     *total /= best;
@@ -110,10 +110,10 @@ pub(crate) fn combine(score: &Score, how: Combine, term: &mut [f64], totals: &mu
     }
 }
 
-/// The highest or the lowest of the finite values; infinite if there is none. Works on several
-/// values at a time, as one by one each step would wait for the last.
+/// Returns the highest or lowest of the finite values; infinite if there is none. Processes several values at a time,
+/// because one by one each step would wait for the last.
 pub(crate) fn best(values: &[f64], highest: bool) -> f64 {
-    // the lowest is the highest with the sign reversed
+    // the lowest is the highest with reversed sign
     let sign = if highest { 1.0 } else { -1.0 };
     let better = |best: f64, value: f64| {
         let signed = if value.is_finite() {
@@ -137,8 +137,8 @@ pub(crate) fn best(values: &[f64], highest: bool) -> f64 {
     sign * lanes.into_iter().fold(of_rest, f64::max)
 }
 
-/// Raises each to a power, by an exact operation if there is one.
-fn raise(values: &mut [f64], power: f64) {
+/// Raises each to a power, with an exact operation if there is one.
+pub(crate) fn raise(values: &mut [f64], power: f64) {
     let is = |weight: f64| ties(power, weight);
     if is(0.0) {
         values.fill(1.0);
@@ -157,7 +157,7 @@ fn each(values: &mut [f64], change: impl Fn(f64) -> f64) {
     }
 }
 
-/// What a term compares: more is better. NaN = unreadable, the worst.
+/// Returns what a term compares: more is better. NaN means unreadable, which is the worst.
 fn values(term: &Term, view: &AuctionView<'_>, job: &Job, cells: &[u32]) -> Vec<f64> {
     let point = view.point(job);
     let value = |slot: &u32| {
@@ -186,12 +186,12 @@ fn values(term: &Term, view: &AuctionView<'_>, job: &Job, cells: &[u32]) -> Vec<
     cells.iter().map(value).collect()
 }
 
-/// Whether the lowest value is the best: the fullest cell, the fewest instances of the owner.
+/// Returns whether the lowest value is the best: the fullest cell, the fewest instances of the owner.
 pub(crate) fn lowest_is_best(term: &Term) -> bool {
     matches!(term, Term::Memory | Term::Disk | Term::Owner)
 }
 
-/// The rank in 0..1 by place; a negative weight reverses the order.
+/// Returns the rank in 0..1 by place; a negative weight reverses the order.
 fn ranked(
     term: &Term,
     view: &AuctionView<'_>,
@@ -207,7 +207,7 @@ fn ranked(
         Term::Reboot if cells.len() < 2 => vec![0.0; cells.len()],
         Term::Reboot => places(&buckets(values), weight < 0.0),
         Term::Random => {
-            // by the integer, not by the float to which it is rounded
+            // by the integer, not by the float that it is rounded to
             let point = view.point(job);
             let noise: Vec<u64> = cells
                 .iter()
@@ -228,12 +228,12 @@ fn ranked(
     }
 }
 
-/// Whether no cell limits its disk: then the term makes no difference and is left out.
+/// Returns whether no cell limits its disk: then the term makes no difference and is left out.
 fn all_unlimited(free_disk: &[f64]) -> bool {
     free_disk.iter().all(|free| ties(*free, f64::MAX))
 }
 
-/// The rank by place; equal values share the mean of their places. No value is NaN.
+/// Returns the rank by place; equal values share the mean of their places. No value is NaN.
 pub(crate) fn mean_places(values: &[f64], ascending: bool) -> Vec<f64> {
     let n = values.len();
     if n == 1 {
@@ -255,7 +255,7 @@ pub(crate) fn mean_places(values: &[f64], ascending: bool) -> Vec<f64> {
     values.iter().map(share).collect()
 }
 
-/// The bucket of each value: 0 = no reboot, then the latest dates first, a week per bucket.
+/// Returns the bucket of each value: 0 for no reboot, then the latest dates first, one week per bucket.
 fn buckets(values: &[f64]) -> Vec<usize> {
     let mut dates = values.to_vec();
     dates.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -277,22 +277,25 @@ fn buckets(values: &[f64]) -> Vec<usize> {
     values.iter().map(bucket).collect()
 }
 
-/// The rank of each bucket: the first gets 1, the last 0; a single one 1.
+/// Returns the rank of each bucket: 1 for the first, 0 for the last; 1 for a single one.
 pub(crate) fn places(buckets: &[usize], reversed: bool) -> Vec<f64> {
     let last = buckets.iter().copied().max().unwrap_or(0);
-    let share = |bucket: &usize| {
-        let place = if reversed { last - bucket } else { *bucket };
-        if last == 0 {
-            1.0
-        } else {
-            (last - place) as f64 / last as f64
-        }
-    };
+    let share = |bucket: &usize| place_share(*bucket, last, reversed);
     buckets.iter().map(share).collect()
 }
 
-/// (value - min) / (max - min); 1 if all are equal or all are unreadable (NaN); 0 for an unreadable
-/// value among readable ones.
+/// The rank of a bucket of which there are `last` more.
+pub(crate) fn place_share(bucket: usize, last: usize, reversed: bool) -> f64 {
+    let place = if reversed { last - bucket } else { bucket };
+    if last == 0 {
+        1.0
+    } else {
+        (last - place) as f64 / last as f64
+    }
+}
+
+/// Returns (value - min) / (max - min); 1 if all are equal or all are unreadable (NaN); 0 for an unreadable value among
+/// readable ones.
 pub(crate) fn min_max(
     values: impl Iterator<Item = f64> + Clone,
     weight: f64,
@@ -303,9 +306,9 @@ pub(crate) fn min_max(
         min = if value < min { value } else { min };
         max = if value > max { value } else { max };
     }
-    // all are equal: each gets the best value
+    // if all are equal, each gets the best value
     let (zero, span, alike) = (min, max - min, min >= max);
-    // all unreadable: a term without information must not lower all scores
+    // if all are unreadable: a term without information must not lower all scores
     let unreadable = if max == f64::NEG_INFINITY { 1.0 } else { 0.0 };
     let (from, sign) = if weight < 0.0 {
         (max, -1.0)
@@ -322,7 +325,7 @@ pub(crate) fn min_max(
     })
 }
 
-/// Ratios in 0..1: the used share of memory and disk, min-max for the rest.
+/// Returns ratios in 0..1: the used share for memory and disk, min-max for the rest.
 fn ratios(
     term: &Term,
     view: &AuctionView<'_>,
@@ -371,18 +374,18 @@ fn ratios(
     }
 }
 
-/// The later the better; no planned reboot (infinite) counts as the latest.
+/// Returns ratios for reboots: the later the better; no planned reboot (infinite) counts as the latest.
 pub(crate) fn reboot_ratios(
     dates: impl Iterator<Item = f64> + Clone,
     weight: f64,
 ) -> impl Iterator<Item = f64> {
     let finite = dates.clone().filter(|date| date.is_finite());
-    // no cell reboots: all are equal, whatever number stands for never
+    // if no cell reboots, all are equal, whatever number stands for never
     let latest = finite.reduce(f64::max).unwrap_or(0.0);
     min_max(dates.map(move |date| date.min(latest)), weight)
 }
 
-/// Whether two finite scores tie.
+/// Returns whether two finite scores tie.
 pub(crate) fn ties(a: f64, b: f64) -> bool {
     a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_eq)
 }

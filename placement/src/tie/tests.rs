@@ -1,7 +1,7 @@
 use super::*;
 use crate::random::hash_text;
 
-/// A placement is replayed from its seed, by another version as well. Worked out apart from this code.
+/// Placements are replayed from their seed, also by other versions. Calculated independently of this code.
 #[test]
 fn the_same_seed_draws_the_same_lots_for_ever() {
     let lots = Lots::new(7, (2 << 64) | 3);

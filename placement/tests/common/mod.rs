@@ -20,7 +20,7 @@ use placement::{
     RecentStart, Request, Resources, Run, Span, Staging, Trait, random::SplitMix64,
 };
 
-/// Choices that mean the same everywhere for the same seed.
+/// Choices that are the same everywhere for the same seed.
 pub struct Dice(SplitMix64);
 
 impl Dice {
@@ -143,7 +143,7 @@ fn devices(dice: &mut Dice) -> BTreeMap<String, DeviceSet> {
     sets
 }
 
-/// What is free of a set, down to a device that is overcommitted.
+/// Returns what is free of a set, which may include an overcommitted device.
 fn free_devices(dice: &mut Dice, total: &DeviceSet) -> DeviceSet {
     let mut set = total.clone();
     if dice.one_in(2) {
@@ -156,7 +156,7 @@ fn free_devices(dice: &mut Dice, total: &DeviceSet) -> DeviceSet {
     set
 }
 
-/// What an advertisement changes from one to the next.
+/// Changes what one advertisement changes compared to the previous one.
 pub fn amounts(dice: &mut Dice, cell: &mut Cell) {
     let take = |dice: &mut Dice, total: i64| total - 100 * i64::from(dice.small(12));
     cell.available.memory_mb = take(dice, cell.total.memory_mb);
@@ -179,7 +179,7 @@ pub fn amounts(dice: &mut Dice, cell: &mut Cell) {
     }
 }
 
-/// What may change besides amounts, without the cell being of another kind.
+/// Changes what may differ besides amounts without making it a cell of another class.
 pub fn counts(dice: &mut Dice, cell: &mut Cell) {
     cell.attributes_mut().rack = dice
         .one_in(2)
@@ -257,7 +257,7 @@ fn enrich(dice: &mut Dice, cell: &mut Cell) {
     }
 }
 
-/// What a request runs that starts droplets.
+/// Returns the run of a request that starts droplets.
 pub fn droplet() -> Run {
     let uri = ("uri".to_owned(), "http://a/d".into());
     Run {
@@ -266,7 +266,7 @@ pub fn droplet() -> Run {
     }
 }
 
-/// What a request runs that stages an app.
+/// Returns the run of a request that stages an app.
 pub fn staging() -> Run {
     let addresses = ["download_uri", "upload_uri"];
     let addresses = addresses.map(|name| (name.to_owned(), "http://a/d".into()));
@@ -412,7 +412,7 @@ pub fn pool(dice: &mut Dice, cells: u64, rich: bool) -> Pool {
     pool
 }
 
-/// Both plans, compared value by value.
+/// Compares both plans value by value.
 pub fn assert_same(fast: &Plan, plain: &Plan, context: &str) {
     assert_eq!(fast.decisions.len(), plain.decisions.len(), "{context}");
     for (a, b) in fast.decisions.iter().zip(&plain.decisions) {

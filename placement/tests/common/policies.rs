@@ -4,13 +4,13 @@ use placement::Policy;
 
 use super::Dice;
 
-/// A policy of random stages, any of which may follow any other.
+/// Returns a policy of random stages, any of which may follow any other.
 pub fn policy(dice: &mut Dice) -> Policy {
     if dice.one_in(2) {
         return Policy::preset(dice.of(Policy::PRESETS)).unwrap();
     }
     let mut stages: Vec<String> = Vec::new();
-    // most of the time the amounts are held
+    // most policies filter by the amounts
     let amounts = ["memory", "disk", "containers", "cpu", "extra"];
     if !dice.one_in(6) {
         stages.extend(amounts.map(|name| format!("filter = \"{name}\"")));
@@ -69,7 +69,7 @@ pub fn policy(dice: &mut Dice) -> Policy {
     Policy::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// Expected work of every sort of resource.
+/// Expected work with every sort of resource.
 const EXPECTED: &str = r#"
 [[expected]]
 share = 3
@@ -99,7 +99,7 @@ const RESOURCES: [&str; 8] = [
     "chip",
 ];
 
-/// Scores that look at any resource.
+/// Returns a score that looks at any resource.
 fn resource_score(dice: &mut Dice) -> String {
     if dice.one_in(2) {
         let of = dice.of(&RESOURCES);

@@ -1,11 +1,11 @@
-//! Whether a range of users is free for instances on this machine.
+//! Checks whether a range of users is free for instances on this machine.
 
 use std::fs;
 
 use super::ExecutorError;
 
-/// Files that give numbers to users and groups: the field with the first number, and the one with how
-/// many there are.
+/// Files that assign numbers to users and groups: the index of the field with the first number, and of the one with the
+/// count.
 const ACCOUNTS: [(&str, usize, Option<usize>); 4] = [
     ("/etc/passwd", 2, None),
     ("/etc/group", 2, None),
@@ -13,11 +13,10 @@ const ACCOUNTS: [(&str, usize, Option<usize>); 4] = [
     ("/etc/subgid", 1, Some(2)),
 ];
 
-/// Refuses a range of users and groups which this user namespace does not have, or which belong to
-/// someone.
+/// Rejects a range of users and groups that this user namespace does not have, or that somebody else uses.
 pub(super) fn check_range(first: u32, last: u32) -> Result<(), ExecutorError> {
     for map in ["/proc/self/uid_map", "/proc/self/gid_map"] {
-        // without the file the kernel has no user namespaces
+        // without this file the kernel has no user namespaces
         let Ok(text) = fs::read_to_string(map) else {
             continue;
         };
@@ -40,7 +39,7 @@ pub(super) fn check_range(first: u32, last: u32) -> Result<(), ExecutorError> {
     Ok(())
 }
 
-/// See user_namespaces(7): first number inside, first outside, how many.
+/// Returns whether a map contains the range. Format: user_namespaces(7): first number inside, first outside, count.
 fn is_mapped(map: &str, first: u32, last: u32) -> bool {
     map.lines().any(|line| {
         let mut numbers = line

@@ -1,5 +1,4 @@
-//! Droplets: how a cell runs what DEAs run. The archive is fetched, checked and unpacked as every source is, and a script
-//! starts it.
+//! Droplets: runs what DEAs run. The archive is fetched, checked and unpacked like any source, and a script starts it.
 
 use advertiser::dea::{DropletInstance, DropletRun};
 use placement::{Droplet, RunSource};
@@ -10,10 +9,10 @@ use super::{
     ports::Port,
 };
 
-/// What is run where the operator names nothing else.
+/// The script if the operator configures none.
 pub(super) const DEFAULT_SCRIPT: &str = include_str!("droplet.sh");
 
-/// What is to be done for an instance of a droplet.
+/// Returns the orders for an instance of a droplet.
 pub(super) fn orders(
     work: &Work,
     droplet: &Droplet,
@@ -38,7 +37,7 @@ pub(super) fn orders(
     Ok(FormOrders {
         command: shell(script),
         variables,
-        // a SHA-1 is told from a SHA-256 by its length; without one nothing is compared
+        // a SHA-1 is told from a SHA-256 by its length; without a checksum nothing is compared
         source: Some(RunSource {
             url: droplet.uri.0.clone(),
             sha256: droplet.sha1.clone().unwrap_or_default(),

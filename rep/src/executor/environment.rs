@@ -10,8 +10,8 @@ use super::ports::Port;
 /// The PATH of instances if the rep itself has none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// An instance's environment: nothing of the rep's but `PATH`, with the directory of the rep's own
-/// program in front, so that an instance can run `vendue` where it is not installed.
+/// Returns an instance's environment. It inherits nothing from the rep but `PATH`, with the directory of the rep's own
+/// program in front, so that instances can run `vendue` where it is not installed.
 pub(super) fn environment(
     cell: &str,
     zone: &str,
@@ -55,12 +55,12 @@ pub(super) fn environment(
     Ok(environment)
 }
 
-/// The variables by which instances know their devices.
+/// The variables that tell instances their devices.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeviceVariables {
     /// The cell's sets.
     sets: Vec<String>,
-    /// Further variables, with `{gpu}` for the devices of the set `gpu`.
+    /// More variables, in which `{gpu}` stands for the devices of the set `gpu`.
     templates: BTreeMap<String, String>,
 }
 
@@ -72,8 +72,8 @@ impl DeviceVariables {
         }
     }
 
-    /// `GPU_DEVICES=0,3` for each set, and the templates. Without a device of a set its list is empty, so that an
-    /// instance which was given none sees none.
+    /// Returns `GPU_DEVICES=0,3` for each set, and the templates. A set of which the instance has no devices gives an
+    /// empty list, so that the instance sees none.
     fn of_work(&self, work: &Work) -> impl Iterator<Item = (OsString, OsString)> {
         let lists: Vec<(String, String)> = self
             .sets
@@ -101,7 +101,7 @@ impl DeviceVariables {
     }
 }
 
-/// The directory of `program`, then those of `path`.
+/// Returns the directory of `program`, followed by those of `path`.
 fn path_for(program: Option<&Path>, path: Option<OsString>) -> OsString {
     let path = path.unwrap_or_else(|| DEFAULT_PATH.into());
     let own = program.and_then(Path::parent).map(Path::to_owned);
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// The environment of an instance on cell `a` in zone `z1`.
+    /// Returns the environment of an instance on cell `a` in zone `z1`.
     fn of(work: &Work, devices: &DeviceVariables) -> Result<BTreeMap<OsString, OsString>, String> {
         environment("a", "z1", work, None, 64, Path::new("/d"), devices)
     }

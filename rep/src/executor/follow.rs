@@ -1,4 +1,4 @@
-//! Follows one instance from its start to its end: its supervisor's reports, and its output.
+//! Follows one instance from start to end: its supervisor's reports and its output.
 
 use std::{
     fs,
@@ -34,17 +34,17 @@ use crate::{
     tree,
 };
 
-/// How long to wait for the last of an instance's output after its end.
+/// How long to wait for the last output of an instance after its end.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
-/// An instance that writes more than this in a second is made to wait.
+/// The most bytes per second that are read of an instance's output; an instance that writes more has to wait.
 const OUTPUT_PER_SECOND: usize = 4 << 20;
 
-/// How often the removal of a control group is tried after its processes were killed.
+/// How often to try to remove a control group after its processes were killed.
 const REMOVE_TRIES: u32 = 100;
 /// The pause between two tries.
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// That an instance is to end: it is asked to, or killed at once.
+/// The signal that an instance is to end: it is asked to, or killed at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndSignal {
     pub(crate) asked: CancellationToken,
@@ -52,7 +52,7 @@ pub(crate) struct EndSignal {
 }
 
 impl EndSignal {
-    /// Whether it was given, either way.
+    /// Returns whether it was given, either way.
     pub(crate) fn is_given(&self) -> bool {
         self.asked.is_cancelled() || self.killed.is_cancelled()
     }
@@ -74,7 +74,7 @@ pub(crate) struct Started {
     pub(crate) user: Option<User>,
 }
 
-/// Follows an instance to its end. When the end is reported, nothing of it is left.
+/// Follows an instance to its end. When the end is reported, nothing of the instance is left.
 pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorReport>) {
     let sink = Arc::new(started.sink);
     let stdout = started.child.stdout.take().map(OwnedFd::from);
@@ -103,7 +103,7 @@ pub(crate) async fn follow(mut started: Started, reports: mpsc::Sender<ExecutorR
             SupervisorReport::Source(from) => {
                 count(&started.counters, from);
                 let sources = Arc::clone(&started.sources);
-                // before it is reported as running: then the cell is advertised with what it has by now
+                // before it is reported as running, so that the cell is then advertised with what it has cached
                 let _ = tokio::task::spawn_blocking(move || sources.settle()).await;
             }
             SupervisorReport::Note(text) => {
@@ -157,7 +157,7 @@ fn count(counters: &Counters, from: SourceFrom) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Hands over what the supervisor reports, and tells it when the instance is to end.
+/// Passes on the supervisor's reports, and tells it when the instance is to end.
 async fn listen(socket: UnixStream, end: EndSignal, statuses: mpsc::Sender<SupervisorReport>) {
     let socket = socket
         .set_nonblocking(true)
@@ -202,7 +202,7 @@ async fn read_output(pipe: Option<OwnedFd>, stream: &'static str, sink: Arc<Sink
         lines.feed(&bytes[..n], |line| sink.line(stream, line));
         count += n;
         if count >= OUTPUT_PER_SECOND {
-            // the instance's writes block meanwhile: it must not take all of the rep's time
+            // in the meantime the instance's writes block: it must not take all of the rep's time
             sleep_until(second + Duration::from_secs(1)).await;
             (second, count) = (Instant::now(), 0);
         }
@@ -212,8 +212,8 @@ async fn read_output(pipe: Option<OwnedFd>, stream: &'static str, sink: Arc<Sink
     }
 }
 
-/// Does what the supervisor would have done, had it not been killed itself, for the processes of
-/// the instance that can be found without it.
+/// Does what the supervisor would have done, had it not been killed itself, for those processes of the instance that
+/// can be found without it.
 fn clean_up(pid: Option<u32>, cgroup: Option<&Path>, directory: &Path, user: Option<&User>) {
     let group = pid.and_then(|n| i32::try_from(n).ok());
     if let Some(group) = group.and_then(Pid::from_raw) {
@@ -221,7 +221,7 @@ fn clean_up(pid: Option<u32>, cgroup: Option<&Path>, directory: &Path, user: Opt
     }
     if let Some(cgroup) = cgroup {
         groups::kill(cgroup);
-        // the group can be removed when the last process has been collected
+        // the group can only be removed once its last process has been reaped
         for _ in 0..REMOVE_TRIES {
             if fs::remove_dir(cgroup).is_ok() || !cgroup.exists() {
                 break;

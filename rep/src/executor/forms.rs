@@ -1,4 +1,5 @@
-//! Forms of work in which the cell chooses the command: droplets, and the staging of apps. A script of the operator does it.
+//! Forms of work for which the cell chooses the command: droplets and the staging of apps. A script of the operator
+//! does the work.
 
 use std::{io, path::Path};
 
@@ -8,8 +9,8 @@ use shared::wire::Work;
 use super::{ExecutorError, droplets, form_orders::FormOrders, ports::Port, staging};
 use crate::config::ProcessConfig;
 
-/// The longest argument, and the longest variable with its name, that Linux passes to a program, bytes without the NUL
-/// at the end.
+/// The longest argument, or variable including its name, that Linux passes to a program, in bytes without the NUL at
+/// the end.
 const MAX_TEXT: usize = (128 << 10) - 1;
 
 /// The scripts of a cell.
@@ -17,12 +18,12 @@ const MAX_TEXT: usize = (128 << 10) - 1;
 pub(crate) struct Scripts {
     /// Starts droplets.
     pub(super) droplet: String,
-    /// Stages apps; none = nothing is staged.
+    /// Stages apps; if none, nothing is staged.
     pub(super) staging: Option<String>,
 }
 
 impl Scripts {
-    /// Reads the files that are configured.
+    /// Reads the configured files.
     pub(super) fn read(process: &ProcessConfig) -> Result<Self, ExecutorError> {
         let droplet = read("droplet-script", process.droplet_script.as_deref())?;
         Ok(Self {
@@ -51,7 +52,7 @@ fn read(setting: &'static str, file: Option<&Path>) -> Result<Option<String>, Ex
     })
 }
 
-/// What is to be done for an instance in such a form; none for one with a command.
+/// Returns the orders for an instance in such a form; none for one with a command.
 pub(super) fn orders(
     work: &Work,
     run: &Run,

@@ -1,5 +1,5 @@
-//! How the memory limit of an instance is enforced: control groups version 2, else version 1, else
-//! polling by the supervisor. A control group of version 2 bounds processes, too.
+//! Enforces the memory limits of instances: by control groups version 2, else version 1, else by polling in the
+//! supervisor. Control groups version 2 also limit processes.
 
 use std::{
     fs::{self, File},
@@ -15,9 +15,9 @@ use crate::{config::MemoryLimit, leftovers, supervisor::SUPERVISORS};
 /// How limits are enforced on this machine.
 #[derive(Clone, Debug)]
 pub(crate) enum Groups {
-    /// One control group per instance below this one.
+    /// By one control group per instance below this one.
     Cgroup(Arc<Cgroup>),
-    /// The supervisor polls resident memory.
+    /// By polling of resident memory in the supervisor.
     Watch,
     /// Not enforced.
     Off,
@@ -54,13 +54,13 @@ impl Version {
     }
 }
 
-/// The group with the groups of all reps.
+/// The parent group of all reps' groups.
 const ALL: &str = "vendue";
-/// How the names of the groups of reps begin.
+/// The prefix of the names of reps' groups.
 const PREFIX: &str = "rep-";
 
 impl Groups {
-    /// The best way that works here, and a text with the reason for the log.
+    /// Returns the best way that works here, and a text with the reason for the log.
     pub(crate) fn choose(wanted: MemoryLimit, cell: &str) -> (Self, String) {
         match wanted {
             MemoryLimit::Off => (Self::Off, "memory limits not enforced".into()),
@@ -83,8 +83,8 @@ impl Groups {
         }
     }
 
-    /// A control group for one instance with these limits (memory in MiB, 0 = none); none where there
-    /// are none. And whether the group bounds the processes.
+    /// Creates a control group for one instance with these limits (memory in MiB, 0 = none); none if control groups are
+    /// not used. Also returns whether the group limits processes.
     pub(crate) fn group(
         &self,
         name: &str,
@@ -100,12 +100,12 @@ impl Groups {
             let bytes = limit_mb.saturating_mul(1 << 20);
             fs::write(group.join(cgroup.version.limit_file()), bytes.to_string())?;
         }
-        // without this, swap would extend the limit, and only one process of the instance would be
-        // killed; only v2 has these files, and not every kernel accounts swap
+        // otherwise swap would extend the limit, and only one process of the instance would be killed; only v2 has
+        // these files, and not every kernel accounts for swap
         let _ = fs::write(group.join("memory.swap.max"), "0");
         let _ = fs::write(group.join("memory.oom.group"), "1");
-        // only v2 has it in the same group, if the controller was given to this part of the tree. One
-        // more than allowed, as the supervisor starts the command in it
+        // only v2 has this in the same group, if the controller is enabled for this part of the tree. One more than
+        // allowed, because the supervisor starts the command inside the group
         let pids = fs::write(group.join("pids.max"), (max_processes + 1).to_string());
         Ok((Some(group), pids.is_ok()))
     }
@@ -117,7 +117,7 @@ impl Groups {
         }
     }
 
-    /// Removes the groups; a group in use stays.
+    /// Removes the groups, except those in use.
     pub(crate) fn close(&self) {
         if let Self::Cgroup(cgroup) = self {
             remove(&cgroup.below);
@@ -126,7 +126,7 @@ impl Groups {
 }
 
 impl Cgroup {
-    /// `root/vendue/rep-CELL-ID`, if groups with a limit can be made there.
+    /// Creates `root/vendue/rep-CELL-ID`, if groups with a limit can be created there.
     fn make(version: Version, cell: &str) -> io::Result<Self> {
         let root = version.root();
         let all = root.join(ALL);
@@ -140,7 +140,7 @@ impl Cgroup {
             return Err(io::Error::other("no memory controller"));
         }
         make(&all)?;
-        // nobody sweeps between the making and the lock
+        // locked, so that nobody sweeps between creating the group and locking it
         let all_locked = File::open(&all)?;
         all_locked.lock()?;
         make(&below)?;
@@ -150,7 +150,7 @@ impl Cgroup {
         if version == Version::V2 {
             for group in [root, &all, &below] {
                 fs::write(group.join("cgroup.subtree_control"), "+memory")?;
-                // bounds processes, where there is the controller
+                // limits processes, if the controller is available
                 let _ = fs::write(group.join("cgroup.subtree_control"), "+pids");
             }
         }
@@ -185,7 +185,7 @@ fn sweep(all: &Path) {
             continue;
         }
         for group in fs::read_dir(rep.path()).into_iter().flatten().flatten() {
-            // supervisors end by themselves, and clean up
+            // supervisors end by themselves and clean up
             if group.file_name() != SUPERVISORS && group.path().is_dir() {
                 kill(&group.path());
             }
@@ -194,22 +194,22 @@ fn sweep(all: &Path) {
     }
 }
 
-/// Kills all processes of a group until none is left; false if some could not be killed.
+/// Kills all processes of a group until none is left; returns false if some could not be killed.
 pub(crate) fn kill(group: &Path) -> bool {
-    // at once and for all, with a kernel of 5.14 and version 2; else one by one
+    // with version 2 on Linux 5.14 or newer, all at once; otherwise one by one
     let _ = fs::write(group.join("cgroup.kill"), "1");
     leftovers::kill_all(|| {
         let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
         let members = members.lines().filter_map(|pid| pid.parse().ok());
-        // 0 is a process that is not in our namespace
+        // 0 stands for a process outside our namespace
         members.filter(|pid| *pid > 0).collect()
     })
 }
 
-/// Removes a rep's group and its subgroups; a group in use stays.
+/// Removes a rep's group and its subgroups, except those in use.
 fn remove(rep: &Path) {
     for group in fs::read_dir(rep).into_iter().flatten().flatten() {
-        // its files belong to the kernel and cannot be removed
+        // only the directory: its files belong to the kernel and cannot be removed
         let _ = fs::remove_dir(group.path());
     }
     let _ = fs::remove_dir(rep);
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// Both versions, where this machine has them and we may make groups; root is needed for it.
+    /// Returns both versions, as far as this machine has them and lets us create groups; that needs root.
     fn roots() -> Vec<PathBuf> {
         [
             "/sys/fs/cgroup/memory",
@@ -259,7 +259,7 @@ mod tests {
                 child
             };
             let (mut dead, mut alive) = (start(&gone), start(&lives));
-            // a process that has ended is a member until it is collected
+            // a process that has ended remains a member until it is reaped
             let waits = std::thread::spawn(move || dead.wait().unwrap().signal());
             sweep(&all);
             assert_eq!(waits.join().unwrap(), Some(9), "{}", all.display());

@@ -1,4 +1,4 @@
-//! The directory that holds those of a rep's instances.
+//! The directory that contains the directories of a rep's instances.
 
 use std::{
     fs::{self, File},
@@ -11,15 +11,15 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::{config::ProcessConfig, leftovers, tree};
 
-/// How its name begins.
+/// The prefix of its name.
 const PREFIX: &str = "vendue-instances-";
-/// How often another one is made when a rep that starts at the same moment removed it.
+/// How often to create another one if a rep that starts at the same moment removed it.
 const TRIES: u32 = 10;
 
-/// A new directory for the instances of one life of a rep; removed when this is dropped.
+/// A new directory for the instances of one run of a rep; removed on drop.
 ///
-/// The rep and its supervisors have a lock on it; once they are all gone, the next rep that starts in
-/// the same place ends and removes what is in it.
+/// The rep and its supervisors hold a lock on it. Once they are all gone, the next rep that starts in the same place
+/// ends and removes what is in it.
 #[derive(Debug)]
 pub(crate) struct Home {
     base: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// A directory in the configured one, else in the system's temporary directory.
+    /// Creates one in the configured directory, or else in the system's temporary directory.
     pub(crate) fn make(process: &ProcessConfig, cell: &str) -> io::Result<Self> {
         let base = match &process.state_dir {
             Some(given) => {
@@ -64,7 +64,7 @@ impl Home {
         &self.directory
     }
 
-    /// Ends and removes what reps have left here that were killed together with supervisors.
+    /// Ends and removes what is left of reps that were killed together with supervisors.
     pub(crate) fn sweep(&self) {
         let entries = fs::read_dir(&self.base).into_iter().flatten().flatten();
         for entry in entries {
@@ -81,7 +81,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // what supervisors could not remove is tried by the next rep
+        // the next rep tries to remove what supervisors could not remove
         let _ = fs::remove_dir(&self.directory);
     }
 }
@@ -104,7 +104,7 @@ fn sweep_one(home: &Path) {
     drop(lock);
 }
 
-/// The locked directory, if it was made by a rep of our user of which nothing is left.
+/// Returns the locked directory if it was created by a rep of our user and that rep and its supervisors are gone.
 fn abandoned(home: &Path) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(home, flags, Mode::empty()).ok()?);
@@ -133,7 +133,7 @@ mod tests {
         other.sweep();
         assert!(!killed.exists());
         assert!(used.path().join("instance-0").exists() && foreign.exists());
-        // what a supervisor holds at first is swept when that is killed
+        // what a supervisor holds is swept only after the supervisor was killed
         fs::create_dir(&killed).unwrap();
         let supervisor = File::open(&killed).unwrap();
         supervisor.lock_shared().unwrap();

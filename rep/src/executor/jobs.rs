@@ -1,11 +1,11 @@
-//! What the thread that starts supervisors does next.
+//! The next job of the thread that starts supervisors.
 
 use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
 
-/// The next job, and `sweep` every so often before it; none when there will be no more.
+/// Returns the next job, and calls `sweep` at intervals while waiting; none if there will be no more jobs.
 pub(super) fn next_job<T>(
     jobs: &mpsc::Receiver<T>,
     swept: &mut Instant,
@@ -14,7 +14,7 @@ pub(super) fn next_job<T>(
 ) -> Option<T> {
     loop {
         let left = every.saturating_sub(swept.elapsed());
-        // also where there is always another job
+        // even if there is always another job
         if left.is_zero() {
             sweep();
             *swept = Instant::now();
@@ -36,7 +36,7 @@ mod tests {
         let (to, jobs) = mpsc::channel();
         let mut swept = Instant::now();
         let mut sweeps = 0;
-        // nothing is to be done until it was swept three times
+        // there is no job until the third sweep
         let job = next_job(&jobs, &mut swept, Duration::from_millis(1), || {
             sweeps += 1;
             if sweeps == 3 {
@@ -48,7 +48,7 @@ mod tests {
         to.send("second").unwrap();
         let job = next_job(&jobs, &mut swept, Duration::ZERO, || sweeps += 1);
         assert_eq!((job, sweeps), (Some("second"), 4));
-        // it is not time yet
+        // not due yet
         let hour = Duration::from_secs(3_600);
         to.send("third").unwrap();
         let job = next_job(&jobs, &mut swept, hour, || sweeps += 1);

@@ -1,5 +1,4 @@
-//! The output of instances: the last lines of each are kept, and lines are published up to a
-//! maximal rate.
+//! The output of instances: the last lines of each are kept, and lines are published at a limited rate.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,19 +18,19 @@ use shared::{
 
 use crate::outbox::{Counters, Outbox};
 
-/// The longest line, bytes; longer ones are cut into several.
+/// The longest line, in bytes; longer ones are split.
 pub(crate) const LINE: usize = 4_096;
-/// How much of each instance's output is kept, bytes.
+/// How much of each instance's output is kept, in bytes.
 const KEPT: usize = 128 * 1024;
-/// How many instances' output is kept, those that ended included.
+/// For how many instances output is kept, including instances that have ended.
 const RINGS: usize = 256;
-/// How much of the output of a task is told with its end, bytes …
+/// How much output of a task is reported with its end, in bytes.
 const TAIL: usize = shared::wire::MAX_TASK_OUTPUT;
-/// … and of how many that have ended and are not told yet.
+/// The most ended tasks for which that is kept until it is reported.
 const LEFT: usize = 1_024;
-/// Lines that an instance may publish at once …
+/// The most lines that an instance may publish at once.
 const BURST: u64 = 1_000;
-/// … and each second.
+/// The most lines that an instance may publish per second in the long run.
 const PER_SECOND: u64 = 500;
 /// The default number of lines in an answer.
 const LINES: usize = 100;
@@ -45,14 +44,14 @@ pub(crate) struct Logs {
     outbox: Outbox,
     counters: Arc<Counters>,
     rings: Mutex<Rings>,
-    /// Of tasks that have ended and whose result is not told yet.
+    /// What ended tasks have left and that has not been reported yet.
     left: Mutex<BTreeMap<InstanceId, Left>>,
 }
 
 #[derive(Debug, Default)]
 struct Rings {
     by_instance: BTreeMap<(String, u32), Ring>,
-    /// A counter of uses, so that the ring that was used longest ago is dropped first.
+    /// A counter of uses, so that the least recently used ring is dropped first.
     uses: u64,
 }
 
@@ -73,12 +72,12 @@ struct Line {
     text: String,
 }
 
-/// What a task has left that is told with its end.
+/// What a task has left to be reported with its end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Left {
-    /// The last of its output.
+    /// The end of its output.
     pub(crate) output: String,
-    /// What was in its result file.
+    /// The content of its result file.
     pub(crate) result: Option<Map<String, Value>>,
 }
 
@@ -92,11 +91,11 @@ pub(crate) struct Sink {
     traceparent: Option<Arc<str>>,
     subject: String,
     rate: Mutex<Rate>,
-    /// The last lines of a task whose result is told.
+    /// The last lines, for a task whose result is reported.
     tail: Option<Mutex<Tail>>,
-    /// What was in its result file.
+    /// The content of its result file.
     result: Mutex<Option<Map<String, Value>>>,
-    /// Lines not published since the last one that was.
+    /// Lines not published since the last published one.
     dropped: AtomicU64,
 }
 
@@ -145,7 +144,7 @@ impl Logs {
         })
     }
 
-    /// The output of this instance; made if it is new.
+    /// Returns the sink for the output of this instance, creating it if needed.
     pub(crate) fn sink(self: &Arc<Self>, work: &Work) -> Sink {
         Sink {
             tail: work.has_result().then(Mutex::default),
@@ -163,13 +162,13 @@ impl Logs {
         }
     }
 
-    /// What a task has left that has ended; only once.
+    /// Removes and returns what an ended task has left.
     pub(crate) fn take_left(&self, instance: &InstanceId) -> Option<Left> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         left.remove(instance)
     }
 
-    /// The last lines, oldest first, at most `most` bytes as they are sent.
+    /// Returns the last lines, oldest first, in at most `most` bytes on the wire.
     pub(crate) fn last(&self, wanted: &Wanted, most: usize) -> Vec<LogLine> {
         let now_ms = self.clock.now_ms();
         let count = wanted.lines.unwrap_or(LINES);
@@ -203,7 +202,7 @@ impl Logs {
         lines.into_iter().skip(skip).map(|(_, line)| line).collect()
     }
 
-    /// Sends what is waiting, for a short time at most.
+    /// Sends what is waiting, within a short time limit.
     pub(crate) async fn flush(&self) {
         self.outbox.flush().await;
     }
@@ -274,8 +273,8 @@ impl Sink {
         self.logs.keep(&self.app, self.index, line);
     }
 
-    /// Takes what was in the result file. What is no JSON object is said to be none, and is not quoted: it may hold
-    /// secrets.
+    /// Keeps the content of the result file. If it is not a JSON object, a log line says so without quoting it, because
+    /// it may contain secrets.
     pub(crate) fn result(&self, text: &str) {
         if let Ok(result) = serde_json::from_str(text) {
             *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
@@ -285,8 +284,8 @@ impl Sink {
         }
     }
 
-    /// Keeps the end of the output of a task whose result is told, and reports the lines dropped at the end, for which no later
-    /// line follows.
+    /// Keeps the end of the output of a task whose result is reported, and reports lines dropped at the end, which no
+    /// later line would report.
     pub(crate) fn close(&self) {
         if let Some(tail) = &self.tail {
             let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
@@ -337,11 +336,11 @@ impl Sink {
     }
 }
 
-/// The last lines of an output, together at most [`TAIL`] bytes.
+/// The last lines of an output, at most [`TAIL`] bytes in total.
 #[derive(Debug, Default)]
 struct Tail {
     lines: VecDeque<String>,
-    /// With a line feed for each.
+    /// Including a line feed for each.
     bytes: usize,
 }
 
@@ -372,14 +371,14 @@ impl Tail {
     }
 }
 
-/// Cuts output into lines of at most [`LINE`] bytes.
+/// Splits output into lines of at most [`LINE`] bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     partial: Vec<u8>,
 }
 
 impl Lines {
-    /// Takes more output and returns the lines that are complete.
+    /// Takes more output, and calls `line` for each complete line.
     pub(crate) fn feed(&mut self, bytes: &[u8], mut line: impl FnMut(String)) {
         for part in bytes.split_inclusive(|b| *b == b'\n') {
             let (text, ends) = match part.strip_suffix(b"\n") {
@@ -400,13 +399,13 @@ impl Lines {
         }
     }
 
-    /// The last output if it does not end with a newline.
+    /// Returns the remaining output if it does not end with a newline.
     pub(crate) fn rest(&mut self) -> Option<String> {
         (!self.partial.is_empty()).then(|| self.take())
     }
 
     fn take(&mut self) -> String {
-        // one character for one: a line stays as short as it was cut
+        // one character for one, so that a line stays as short as it was cut
         let text = String::from_utf8_lossy(&self.partial).replace('\u{fffd}', "?");
         self.partial.clear();
         match text.strip_suffix('\r') {

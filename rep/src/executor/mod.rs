@@ -1,4 +1,4 @@
-//! What runs instances. An executor launches and ends them, and reports what happened.
+//! Executors run instances: they launch and end them, and report what happened.
 
 mod accounts;
 mod droplets;
@@ -39,7 +39,7 @@ use crate::{
     supervisor::check_authorities,
 };
 
-/// Why instances cannot be run on this machine.
+/// Reasons why instances cannot be run on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutorError {
     /// The user that instances are to run as does not exist.
@@ -48,7 +48,7 @@ pub enum ExecutorError {
         /// The user.
         user: String,
     },
-    /// Instances are to run as another user, and the rep is not root.
+    /// Instances are to run as another user, but the rep is not root.
     #[error("run-as: {user:?}: only root can run instances as another user")]
     NotRoot {
         /// The user.
@@ -65,7 +65,7 @@ pub enum ExecutorError {
         /// What `/proc/self/uid_map` or `gid_map` says.
         map: String,
     },
-    /// The users for instances belong to something else on this machine.
+    /// The users for instances are used by something else on this machine.
     #[error(
         "users: {}-{} are not for instances alone: {by}; expected a range that nothing else uses",
         .users.0, .users.1
@@ -76,7 +76,7 @@ pub enum ExecutorError {
         /// What uses one of them.
         by: String,
     },
-    /// The script that starts droplets, or stages apps, cannot be read.
+    /// The script that starts droplets or stages apps cannot be read.
     #[error("{setting}: {}", .file.display())]
     Script {
         /// The setting that names the file.
@@ -86,7 +86,7 @@ pub enum ExecutorError {
         /// Why.
         source: io::Error,
     },
-    /// There is no directory for the directories of instances.
+    /// The directory for the directories of instances cannot be created.
     #[error("cannot make the directory for instances or their users{}", named(.directory.as_deref()))]
     Directory {
         /// The directory that was configured.
@@ -94,7 +94,7 @@ pub enum ExecutorError {
         /// Why.
         source: io::Error,
     },
-    /// The authorities for sources cannot be used.
+    /// The certificate authorities for sources cannot be used.
     #[error("source-ca: {}: {why}; expected a file with certificates (PEM)", .file.display())]
     SourceCa {
         /// The file that was configured.
@@ -112,14 +112,14 @@ fn named(directory: Option<&Path>) -> String {
     named.unwrap_or_default()
 }
 
-/// The kinds of executor.
+/// The kinds of executors.
 #[derive(Debug)]
 pub(crate) enum Executor {
     Simulated(Simulated),
     Process(Box<Processes>),
 }
 
-/// Refuses what no executor can be started with.
+/// Rejects settings that no executor can be started with.
 pub(crate) fn check(config: &RepConfig) -> Result<(), ExecutorError> {
     match &config.executor {
         ExecutorKind::Process(process) => {
@@ -154,7 +154,7 @@ impl Executor {
         }
     }
 
-    /// Whether instances are only simulated.
+    /// Returns whether instances are only simulated.
     pub(crate) fn is_simulated(&self) -> bool {
         matches!(self, Self::Simulated(_))
     }
@@ -188,7 +188,7 @@ impl Executor {
         }
     }
 
-    /// Reports that are due by now without an event of their own.
+    /// Returns reports that are due by now and have no event of their own.
     pub(crate) fn due(&mut self, now_ms: u64) -> Vec<ExecutorReport> {
         match self {
             Self::Simulated(simulated) => simulated.due(now_ms),
@@ -196,7 +196,7 @@ impl Executor {
         }
     }
 
-    /// When [`Executor::due`] has something.
+    /// Returns when [`Executor::due`] has something to return.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         match self {
             Self::Simulated(simulated) => simulated.next_ms(),
@@ -204,7 +204,7 @@ impl Executor {
         }
     }
 
-    /// The next report; pending for ever if there is none to come. Cancel safe.
+    /// Returns the next report; never completes if there is none to come. Cancel safe.
     pub(crate) async fn next_report(&mut self) -> ExecutorReport {
         match self {
             Self::Simulated(_) => std::future::pending().await,
@@ -212,7 +212,7 @@ impl Executor {
         }
     }
 
-    /// The last lines of an app's output, oldest first, at most `most` bytes of them.
+    /// Returns the last lines of an app's output, oldest first, in at most `most` bytes.
     pub(crate) fn log_lines(&self, logs: &Logs, most: usize) -> Vec<LogLine> {
         match self {
             Self::Simulated(_) => Vec::new(),
@@ -220,7 +220,7 @@ impl Executor {
         }
     }
 
-    /// What a task has left whose result is told; only once.
+    /// Removes and returns what a task has left whose result is reported.
     pub(crate) fn take_left(&self, instance: &InstanceId) -> Option<Left> {
         match self {
             Self::Simulated(_) => None,
@@ -228,7 +228,7 @@ impl Executor {
         }
     }
 
-    /// The names of the sources that the cell has, if they have changed since the last call.
+    /// Returns the names of the cached sources, if they have changed since the last call.
     pub(crate) fn cached_blobs(&self) -> Option<Vec<String>> {
         match self {
             Self::Simulated(_) => None,
@@ -236,7 +236,7 @@ impl Executor {
         }
     }
 
-    /// Begins to measure what these use, which it reports later.
+    /// Starts measuring what these processes use; the result is reported later.
     pub(crate) fn measure(&self, all: Vec<RunningProcess>) {
         match self {
             Self::Simulated(_) => {}
@@ -244,7 +244,7 @@ impl Executor {
         }
     }
 
-    /// Removes everything that the executor made.
+    /// Removes everything that the executor created.
     pub(crate) async fn close(&mut self) {
         match self {
             Self::Simulated(_) => {}

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, net::TcpListener, sync::Mutex};
 
-/// Ports handed out by any cell of this process and not returned yet: between the hand-out and the
-/// instance's bind, the port looks free to the system.
+/// Ports handed out by any cell of this process and not returned yet: until the instance binds it, such a port looks
+/// free to the system.
 static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
 /// A port that belongs to an instance until this is dropped.
@@ -22,7 +22,7 @@ impl Drop for Port {
     }
 }
 
-/// A range of ports; each search begins after the last port found.
+/// A range of ports; each search starts after the last port found.
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
     first: u16,
@@ -31,8 +31,8 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Ports from `first` to `last`. Cells begin at different places, so that two programs on one
-    /// machine seldom try the same port.
+    /// Creates the range from `first` to `last`. Cells start searching at different ports, so that two programs on one
+    /// machine seldom try the same one.
     pub(crate) fn new((first, last): (u16, u16), cell: &str) -> Self {
         let count = u32::from(last.saturating_sub(first)) + 1;
         let hash = cell.bytes().fold(0_u32, |hash, b| {
@@ -45,7 +45,7 @@ impl Ports {
         }
     }
 
-    /// A port on which nothing listens and that was not handed out; none if all are taken.
+    /// Returns a port that nothing listens on and that is not handed out; none if all are taken.
     pub(crate) fn take(&mut self) -> Option<Port> {
         for _ in 0..self.count {
             let offset = self.next;

@@ -1,4 +1,4 @@
-//! Checks of instances: whether their port accepts a connection, or answers a request.
+//! Checks of instances: whether their port accepts a connection or answers a request.
 
 use std::{io, net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -13,16 +13,16 @@ use tokio::{
 
 use crate::ledger::{CheckOf, ExecutorReport, InstanceChange};
 
-/// Checks at a time; more wait for their turn, and their time begins with it.
+/// How many checks run at a time; the timeout of a check that has to wait starts when its turn comes.
 const CHECKS: usize = 64;
-/// The first line of an answer is shorter.
+/// The maximum length of the first line of an answer.
 const FIRST_LINE: usize = 256;
-/// How much of the rest of an answer is read, so that the instance can send it to the end, …
+/// How much of the rest of an answer is read, so that the instance can finish sending.
 const REST_BYTES: u64 = 64 << 10;
-/// … and for how long.
+/// For how long the rest of an answer is read.
 const REST: Duration = Duration::from_millis(100);
 
-/// Does checks, each in a task of its own.
+/// Runs checks, each in a task of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Prober {
     turns: Arc<Semaphore>,
@@ -37,8 +37,8 @@ impl Prober {
         }
     }
 
-    /// Begins a check; its result is reported. There are two at most of an instance: the ledger orders the
-    /// next one when it has the result.
+    /// Starts a check, whose result is reported. There are at most two per instance: the ledger orders the next one
+    /// once it has the result.
     pub(super) fn check(
         &self,
         (instance, attempt): (InstanceId, u32),
@@ -98,7 +98,7 @@ async fn get(mut stream: TcpStream, path: &str, port: u16) -> Result<(), String>
         }
     }
     let status = status_of(&line).ok_or("no HTTP answer")?;
-    // closing at once would be an error to the instance while it still writes
+    // closing at once would cause an error in the instance while it is still writing
     let mut rest = stream.take(REST_BYTES);
     let _ = timeout(REST, copy(&mut rest, &mut sink())).await;
     match status {
@@ -107,7 +107,7 @@ async fn get(mut stream: TcpStream, path: &str, port: u16) -> Result<(), String>
     }
 }
 
-/// The status of an answer that begins like this.
+/// Returns the status of an answer that starts with these bytes.
 fn status_of(answer: &[u8]) -> Option<u16> {
     let rest = answer.strip_prefix(b"HTTP/1.")?;
     let [_, b' ', digits @ ..] = rest else {
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// What a check says of a port on which this is answered to one request.
+    /// Returns what a check says about a port that gives this answer to one request, and the request.
     async fn answered(kind: CheckKind, answer: &'static str) -> (Result<(), String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -50,21 +50,21 @@ use crate::{
     tree,
 };
 
-/// Reports that wait for the cell; followers wait when there are more.
+/// The most reports that wait for the cell; beyond that, followers wait.
 const REPORTS: usize = 1_024;
-/// How long a supervisor may take to read its instructions.
+/// How long a supervisor may take to read its orders.
 const INSTRUCT: Duration = Duration::from_secs(5);
-/// How often it is looked for what other reps have left: a supervisor may be killed at any time.
+/// How often to look for what other reps have left: a supervisor may be killed at any time.
 const SWEEP: Duration = Duration::from_secs(30);
 
 /// The instances of one cell.
 #[derive(Debug)]
 pub(crate) struct Processes {
-    /// To the thread that starts supervisors; none once it is closed.
+    /// To the thread that starts supervisors; none once closed.
     jobs: Option<threads::Sender<Job>>,
     spawner: Option<JoinHandle<()>>,
     reports: mpsc::Receiver<ExecutorReport>,
-    /// Gives the end of that attempt.
+    /// Ends that attempt.
     running: HashMap<InstanceId, (u32, EndSignal)>,
     logs: Arc<Logs>,
     sources: Arc<Sources>,
@@ -82,7 +82,7 @@ struct Job {
     end: EndSignal,
 }
 
-/// What the spawning thread owns.
+/// Owned by the spawning thread.
 struct Spawner {
     cell: String,
     zone: String,
@@ -154,7 +154,7 @@ impl Processes {
             reports: reports_to.clone(),
             runtime: Handle::current(),
         };
-        // a supervisor gets a signal when the thread that started it ends: the thread must last
+        // a supervisor gets a signal when the thread that started it ends, so the thread must last
         let spawner = std::thread::Builder::new()
             .name("spawner".into())
             .spawn(move || spawner.serve(&jobs_of))
@@ -199,7 +199,7 @@ impl Processes {
         }
     }
 
-    /// Checks an instance's attempt once, and reports the result.
+    /// Runs one check of an attempt, and reports the result.
     pub(crate) fn check(
         &self,
         attempt: (InstanceId, u32),
@@ -210,8 +210,8 @@ impl Processes {
         self.prober.check(attempt, of, Arc::clone(check), port);
     }
 
-    /// Measures what these use and reports it. While the last measurement goes on, or when too many reports wait, it is
-    /// left out: the next one shows more.
+    /// Measures what these processes use and reports it. Skipped while the last measurement is still running or too
+    /// many reports wait: the next one makes up for it.
     pub(crate) fn measure(&self, all: Vec<RunningProcess>) {
         let (meter, reports) = (Arc::clone(&self.meter), self.reports_to.clone());
         tokio::task::spawn_blocking(move || {
@@ -247,12 +247,12 @@ impl Processes {
         self.logs.last(wanted, most)
     }
 
-    /// The names of the sources that the cell has, if they have changed since the last call.
+    /// Returns the names of the cached sources, if they have changed since the last call.
     pub(crate) fn cached_blobs(&self) -> Option<Vec<String>> {
         self.sources.news()
     }
 
-    /// Ends the spawning thread; a remaining supervisor notices and ends its instance.
+    /// Ends the spawning thread; a remaining supervisor notices that and ends its instance.
     pub(crate) async fn close(&mut self) {
         self.jobs = None;
         self.reports.close();
@@ -362,7 +362,8 @@ impl Spawner {
         })
     }
 
-    /// The environment: what the cell sets, then what a form such as a droplet needs, then what the request adds, as on DEAs, then secrets.
+    /// Returns the environment: what the cell sets, then what a form such as a droplet needs, then what the request
+    /// adds, as on DEAs, then secrets.
     fn variables(
         &self,
         work: &Work,
@@ -382,7 +383,7 @@ impl Spawner {
     }
 
     fn source(&self, run: &Run, form: Option<&FormOrders>) -> Option<SourceOrders> {
-        // what is cached is named by its SHA-256, which droplets do not have
+        // cached sources are named by their SHA-256, which droplets do not have
         let cache = self.sources.directory().filter(|_| form.is_none());
         let cache = cache.map(Path::to_owned);
         let of_form = form.and_then(|form| form.source.clone());
@@ -414,7 +415,7 @@ impl Spawner {
         }
         let (mut ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
         let mut child = Command::new(&self.supervisor)
-            // the directory as an argument identifies the instance in lists of processes
+            // the directory as an argument identifies the instance in process lists
             .args([OsStr::new("supervise"), directory.as_os_str()])
             .env_clear()
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
@@ -434,28 +435,28 @@ impl Spawner {
     }
 }
 
-/// What is executed.
+/// Returns the command to execute.
 fn command(run: &Run, form: Option<&FormOrders>) -> Vec<OsString> {
     let words = form.map_or(&run.command, |form| &form.command);
     words.iter().map(Into::into).collect()
 }
 
-/// An instance of this user was not started.
+/// Releases the user of an instance that was not started.
 fn nothing_is_left(user: Option<&User>) {
     if let Some(lock) = user.and_then(|user| user.own.as_ref()) {
         lock.nothing_is_left();
     }
 }
 
-/// Ends and removes what reps have left that were killed together with supervisors.
+/// Ends and removes what is left of reps that were killed together with supervisors.
 fn sweep(groups: &Groups, users: &Users, home: &Home) {
     groups.sweep();
     users.sweep();
     home.sweep();
 }
 
-/// The small supervisor program beside `vendue`; otherwise the running program, even if its file
-/// has been replaced meanwhile.
+/// Returns the small supervisor program next to `vendue`, or otherwise the running program, even if its file has been
+/// replaced.
 fn supervisor() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     let small = own.with_file_name("vendue-supervisor");

@@ -1,5 +1,5 @@
-//! A simulated executor: instances are reported as running after a configured time, and end when
-//! asked to. No tasks or timers of its own, so that thousands of cells fit in one process.
+//! A simulated executor: instances are reported as running after a configured time, and end when asked to. It has no
+//! tasks or timers of its own, so that thousands of cells fit in one process.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,15 +19,15 @@ pub struct Simulated {
     task_ms: Option<u64>,
     lrp_ms: Option<u64>,
     healthy_ms: u64,
-    /// Future reports by time; the number keeps those of one moment in order.
+    /// Future reports by time; the number keeps reports of the same moment in order.
     coming: BTreeMap<(u64, u64), ExecutorReport>,
     count: u64,
-    /// The running attempts, and from when on they pass checks.
+    /// The running attempts, and from when they pass checks.
     alive: HashMap<InstanceId, (u32, u64)>,
 }
 
 impl Simulated {
-    /// An executor without instances.
+    /// Creates an executor without instances.
     pub fn new(config: SimulatedConfig) -> Self {
         Self {
             start_ms: millis(config.start.0),
@@ -54,13 +54,13 @@ impl Simulated {
         }
     }
 
-    /// An instance that ran before this executor did: it can be ended like those that were launched.
+    /// Takes over an instance that ran before this executor existed: it can be ended like launched ones.
     pub fn adopt(&mut self, instance: InstanceId) {
         self.alive.insert(instance, (0, 0));
     }
 
-    /// The instance runs after the configured time, and ends by itself if a time is configured for
-    /// its kind.
+    /// Launches an instance: it runs after the configured time, and ends by itself if a time is configured for its
+    /// kind.
     fn launch(&mut self, now_ms: u64, work: &Work, attempt: u32) {
         let runs_ms = now_ms + self.start_ms;
         let alive = (attempt, runs_ms + self.healthy_ms);
@@ -79,7 +79,7 @@ impl Simulated {
         }
     }
 
-    /// The instance passes every check once it has run for the configured time.
+    /// Checks an instance: it passes every check once it has run for the configured time.
     fn check(&mut self, now_ms: u64, instance: InstanceId, attempt: u32, of: CheckOf) {
         let alive = self.alive.get(&instance);
         let passed = alive.is_some_and(|(_, from_ms)| *from_ms <= now_ms);
@@ -88,13 +88,13 @@ impl Simulated {
         self.happens(now_ms, instance, attempt, checked);
     }
 
-    /// The instance ends at once, by a signal.
+    /// Ends an instance at once, by a signal.
     fn end(&mut self, now_ms: u64, instance: InstanceId, attempt: u32) {
         let ended = InstanceChange::Ended(EndReason::Signal(15));
         self.happens(now_ms, instance, attempt, ended);
     }
 
-    /// The instance will exit with code 0 at `at_ms`.
+    /// Lets an instance exit with code 0 at `at_ms`.
     pub fn exits(&mut self, at_ms: u64, instance: InstanceId, attempt: u32) {
         self.happens(
             at_ms,
@@ -104,7 +104,7 @@ impl Simulated {
         );
     }
 
-    /// What has happened by now, in order.
+    /// Returns what has happened by now, in order.
     pub fn due(&mut self, now_ms: u64) -> Vec<ExecutorReport> {
         let mut due = Vec::new();
         while let Some(entry) = self.coming.first_entry()
@@ -123,7 +123,7 @@ impl Simulated {
         due
     }
 
-    /// When something happens next.
+    /// Returns when something happens next.
     pub fn next_ms(&self) -> Option<u64> {
         self.coming.first_key_value().map(|((at, _), _)| *at)
     }

@@ -1,6 +1,6 @@
-//! The staging of an app: a script of the operator makes a droplet of it. What it needs to know is in a file that only the
-//! instance can read, and not in its environment: there it would reach every program that the script starts. What is to be
-//! told of the droplet it leaves in another file.
+//! The staging of an app: a script of the operator makes a droplet of it. The script's input is in a file that only the
+//! instance can read. In the environment, it would reach every program that the script starts. The script describes the
+//! droplet in another file.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use placement::Staging;
 use super::form_orders::{FormOrders, shell};
 use crate::supervisor::RESULT_FILE;
 
-/// The file with all that is known of the task.
+/// The file with everything that is known of the task.
 const REQUEST_FILE: &str = "staging.json";
 
-/// What is to be done for the staging of an app, in the directory of its instance.
+/// Returns the orders for staging an app in the directory of its instance.
 pub(super) fn orders(
     staging: &Staging,
     directory: &Path,

@@ -1,4 +1,4 @@
-//! What instances use: the memory and processor time of all their processes, read from `/proc`.
+//! Measures what instances use: the memory and processor time of all their processes, read from `/proc`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,18 +13,18 @@ use shared::{
 
 use crate::ledger::RunningProcess;
 
-/// Clock ticks of each process, by its id and its start: an id alone may be used again.
+/// Clock ticks of each process, by its id and start time, as ids are reused.
 type Ticks = BTreeMap<(u32, u64), u64>;
 
-/// Remembers what was read last, as processor time is a difference.
+/// Remembers the last reading, because processor time is a difference.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     last: HashMap<(InstanceId, u32), (Instant, Ticks)>,
 }
 
 impl Meter {
-    /// Measures these, and forgets all others. An instance that was not measured before, or whose processes are gone, has no
-    /// result.
+    /// Measures these processes, and forgets all others. An instance that was not measured before, or whose processes
+    /// are gone, has no result.
     pub(super) fn measure(&mut self, all: &[RunningProcess]) -> Vec<(RunningProcess, Usage)> {
         let mut before = std::mem::take(&mut self.last);
         let mut found = Vec::new();
@@ -50,7 +50,8 @@ impl Meter {
     }
 }
 
-/// All processes of an instance: those below its supervisor, which is the parent of the main one and adopts what it leaves.
+/// Returns all processes of an instance: those below its supervisor, which is the parent of the main process and adopts
+/// orphans.
 fn processes_of(main: u32) -> Vec<Process> {
     let Some(process) = Process::read(main) else {
         return Vec::new();
@@ -63,7 +64,7 @@ fn processes_of(main: u32) -> Vec<Process> {
     all
 }
 
-/// Memory that belongs to no file, MiB; what processes share with each other is counted for each.
+/// Returns the memory that belongs to no file, in MiB; memory that processes share is counted for each.
 fn resident_mb(processes: &[Process]) -> i64 {
     let amount = |pid, name| memory_kib(pid, name).unwrap_or(0);
     let kib: u64 = processes
@@ -73,7 +74,8 @@ fn resident_mb(processes: &[Process]) -> i64 {
     i64::try_from(kib.div_ceil(1_024)).unwrap_or(i64::MAX)
 }
 
-/// The processor time between two looks, thousandths of a core. That of a process that has ended meanwhile is lost.
+/// Returns the processor time between two readings, in thousandths of a core. That of processes that ended in between
+/// is lost.
 fn cpu_millis(earlier: &Ticks, now: &Ticks, passed: Duration) -> i64 {
     let used = now.iter().map(|(process, ticks)| {
         let before = earlier.get(process).copied().unwrap_or(0);
@@ -117,7 +119,7 @@ mod tests {
         let found = meter.measure(&[one]);
         assert_eq!((found.len(), found[0].0), (1, one));
         assert!(found[0].1.memory_mb < 100, "{found:?}");
-        // the next attempt is another run, and a process that is gone uses nothing
+        // the next attempt is a different run, and a process that is gone uses nothing
         assert_eq!(meter.measure(&[RunningProcess { attempt: 1, ..one }]), []);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -13,22 +13,22 @@ use shared::proc;
 use super::{ExecutorError, accounts};
 use crate::{config::ProcessConfig, leftovers};
 
-/// Where all reps of a machine see which users are in use: one file for each, locked while anything
-/// of its instance may live, and not empty while something may be left of it.
+/// The directory in which all reps of a machine see which users are in use. It has one file per user: locked while any
+/// part of its instance may be alive, and not empty while something may be left of it.
 const LOCKS: &str = "/run/vendue/users";
 
 /// Which users instances run as.
 #[derive(Debug)]
 pub(crate) enum Users {
-    /// The rep's own, as only root can choose another one.
+    /// The rep's own, because only root can choose another one.
     Own,
-    /// All the same, as configured.
+    /// The same configured user for all.
     One(u32, u32),
-    /// Each another one.
+    /// A different user for each.
     Each(UserRange),
 }
 
-/// Users for one instance each. The next one is always tried first that was used longest ago.
+/// A range of users, one per instance. The least recently used one is tried first.
 #[derive(Debug)]
 pub(crate) struct UserRange {
     locks: PathBuf,
@@ -42,11 +42,11 @@ pub(crate) struct UserRange {
 pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Where the user is the instance's alone.
+    /// The lock, if the user is exclusive to the instance.
     pub(crate) own: Option<UserLock>,
 }
 
-/// Keeps a user from other instances until this is dropped, and the supervisor has ended, too.
+/// Keeps a user from other instances until both this is dropped and the supervisor has ended.
 #[derive(Debug)]
 pub(crate) struct UserLock {
     file: File,
@@ -54,7 +54,7 @@ pub(crate) struct UserLock {
 }
 
 impl Users {
-    /// Those that are configured, if this rep can run instances as them.
+    /// Returns the configured users, if this rep can run instances as them.
     pub(crate) fn choose(process: &ProcessConfig, cell: &str) -> Result<Self, ExecutorError> {
         let own = rustix::process::geteuid().as_raw();
         let run_as = process.run_as.as_deref();
@@ -67,7 +67,7 @@ impl Users {
         choose_from(run_as, own, &accounts)
     }
 
-    /// Says which they are, and what is weaker than it could be.
+    /// Logs which users they are, and what is weaker than it could be.
     pub(crate) fn log(&self, cell: &str) {
         match self {
             Self::Own => tracing::warn!(
@@ -89,7 +89,7 @@ impl Users {
         }
     }
 
-    /// The user of the next instance; none = the rep's own.
+    /// Returns the user of the next instance; none stands for the rep's own.
     pub(crate) fn take(&mut self) -> Result<Option<User>, String> {
         match self {
             Self::Own => Ok(None),
@@ -109,7 +109,7 @@ impl Users {
         }
     }
 
-    /// Makes the directory in which the reps of this machine lock users.
+    /// Creates the directory in which the reps of this machine lock users.
     pub(crate) fn make_locks(&self) -> Result<(), ExecutorError> {
         let Self::Each(range) = self else {
             return Ok(());
@@ -122,7 +122,7 @@ impl Users {
         })
     }
 
-    /// Refuses users that other programs of the machine run as.
+    /// Rejects users that other programs on the machine run as.
     pub(crate) fn check_unused(&self) -> Result<(), ExecutorError> {
         let Self::Each(range) = self else {
             return Ok(());
@@ -142,7 +142,7 @@ impl Users {
 }
 
 impl UserRange {
-    /// The users from `first` to `last`. Cells begin at different places.
+    /// Creates the range from `first` to `last`. Cells start at different users.
     fn new(locks: PathBuf, first: u32, last: u32, cell: &str) -> Self {
         let count = last.saturating_sub(first).saturating_add(1);
         let hash = cell.bytes().fold(0_u32, |hash, b| {
@@ -174,7 +174,7 @@ impl UserRange {
         Err(format!("no user of {}-{last} is free", self.first))
     }
 
-    /// Takes this user, unless anyone has it or something is left of its last instance.
+    /// Claims this user, unless somebody has it or what is left of its last instance cannot be ended.
     fn claim(&self, uid: u32) -> io::Result<Option<UserLock>> {
         let path = self.locks.join(uid.to_string());
         let mut file = File::options()
@@ -192,15 +192,14 @@ impl UserRange {
             return Ok(None);
         }
         file.write_all(b"in use\n")?;
-        // shared with the supervisor, which keeps it when the rep ends. If another rep was quicker
-        // in between, it has the user.
+        // shared with the supervisor, which keeps it when the rep ends; if another rep was quicker in between, that one
+        // has the user
         let shared = flock(&file, FlockOperation::NonBlockingLockShared);
         Ok(shared.is_ok().then_some(UserLock { file, path }))
     }
 
-    /// Whether this process of one of our users belongs to no instance: no rep has the user, nor
-    /// left anything of it. In a container it may belong to an instance of a rep there, of whose locks
-    /// nothing is known here.
+    /// Returns whether this process of one of our users belongs to no instance: no rep has the user or left anything of
+    /// it. A process in a container may belong to an instance of a rep there, whose locks are not visible here.
     fn is_foreign(&self, pid: u32, uid: u32) -> bool {
         let lock = File::open(self.locks.join(uid.to_string()));
         if let Ok(lock) = &lock {
@@ -209,7 +208,7 @@ impl UserRange {
                 return false;
             }
         }
-        // its instance may have ended meanwhile
+        // its instance may have ended in the meantime
         leftovers::lives(pid) && proc::user(pid) == Some(uid) && !proc::is_in_other_namespace(pid)
     }
 
@@ -242,14 +241,13 @@ impl UserRange {
 }
 
 impl UserLock {
-    /// The user can be given to another instance at once: nothing of this one was started, or all of
-    /// it is gone.
+    /// Releases the user for other instances: nothing of this instance was started, or all of it is gone.
     pub(crate) fn nothing_is_left(&self) {
         let _ = self.file.set_len(0);
     }
 }
 
-/// Kills the processes of these users and removes their files; false if a process is left.
+/// Kills the processes of these users and removes their files; returns false if a process is left.
 pub(crate) fn end_users(users: &[u32]) -> bool {
     let ended = leftovers::kill_all(|| leftovers::processes_of(users));
     leftovers::remove_files(users);
@@ -308,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Needs root, to run something as another user.
+    /// Needs root in order to run something as another user.
     #[test]
     fn users_of_other_programs_are_refused_but_not_those_in_containers() {
         use std::{
@@ -319,7 +317,7 @@ mod tests {
             return;
         }
         let locks = tempfile::tempdir().unwrap();
-        // no other test has these
+        // no other test uses these
         let range = UserRange::new(locks.path().into(), 81_000, 81_003, "a");
         let users = Users::Each(range);
         let until_it_runs = |child: &Child, user| {
@@ -364,7 +362,7 @@ mod tests {
     fn no_user_is_given_twice_and_the_next_is_the_one_unused_for_longest() {
         let locks = tempfile::tempdir().unwrap();
         let range = |cell| UserRange::new(locks.path().into(), 70_010, 70_013, cell);
-        // as two reps of one machine
+        // like two reps of one machine
         let (mut one, mut other) = (range("a"), range("b"));
         let mut held: Vec<User> = (0..2)
             .flat_map(|_| [one.take().unwrap(), other.take().unwrap()])

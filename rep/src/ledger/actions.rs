@@ -6,14 +6,14 @@ use placement::{HealthCheck, Usage};
 use shared::InstanceId;
 use shared::wire::{EventInstance, TaskResult, Work};
 
-/// What the executor is to do, and the events to publish.
+/// An order for the executor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExecutorOrder {
     /// Start the instance's process; reports about it carry this attempt's number.
     Launch {
         /// What to run.
         work: Arc<Work>,
-        /// 0 for the first start here, one more for each restart.
+        /// 0 for the first start here; one more for each restart.
         attempt: u32,
     },
     /// End the instance's process: SIGTERM, then SIGKILL.
@@ -22,7 +22,7 @@ pub enum ExecutorOrder {
         instance: InstanceId,
         /// Which attempt.
         attempt: u32,
-        /// Without asking it first.
+        /// Whether to send SIGKILL without SIGTERM first.
         at_once: bool,
     },
     /// Check an instance once, and report the result.
@@ -31,16 +31,16 @@ pub enum ExecutorOrder {
         instance: InstanceId,
         /// Which attempt.
         attempt: u32,
-        /// Of what.
+        /// What is checked.
         of: CheckOf,
-        /// How.
+        /// How to check it.
         check: Arc<HealthCheck>,
-        /// The port to connect to; none if the instance has none, and then it is not passed.
+        /// The port to connect to; if the instance has none, the check fails.
         port: Option<u16>,
     },
 }
 
-/// What a check is of.
+/// What a check examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckOf {
     /// Whether the instance is healthy.
@@ -49,7 +49,7 @@ pub enum CheckOf {
     Ready,
 }
 
-/// What the executor is to do, and the events to publish.
+/// An order for the executor, or something to publish.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// For the executor.
@@ -62,14 +62,14 @@ pub enum Action {
         app: String,
         /// The instance.
         instance: EventInstance,
-        /// Details beside how it ended.
+        /// Details besides how it ended.
         reason: Option<String>,
     },
     /// Tell managers how a task ended that one of them started.
     Result(Box<TaskResult>),
 }
 
-/// A report of an executor about an instance.
+/// An executor's report about an instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecutorReport {
     /// Which instance.
@@ -80,7 +80,7 @@ pub struct ExecutorReport {
     pub change: InstanceChange,
 }
 
-/// See [`ExecutorReport`].
+/// What an [`ExecutorReport`] reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InstanceChange {
     /// Its process exists.
@@ -92,18 +92,18 @@ pub enum InstanceChange {
     },
     /// A check was done.
     Checked {
-        /// Of what.
+        /// What was checked.
         of: CheckOf,
-        /// Why it was not passed; none if it was.
+        /// Why it failed; none if it passed.
         failure: Option<String>,
     },
     /// What it uses was measured.
     Measured(Usage),
-    /// It has ended, with every process that it started.
+    /// It has ended, together with every process that it started.
     Ended(EndReason),
 }
 
-/// One attempt of an instance that runs, and its main process.
+/// A running attempt of an instance, with its main process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunningProcess {
     pub(crate) instance: InstanceId,
@@ -120,15 +120,15 @@ pub enum EndReason {
     Signal(i32),
     /// It was ended because it exceeded a limit.
     Over(Limit),
-    /// It could not be started, or was lost; the reason as text.
+    /// It could not be started, or was lost; with the reason.
     Failed(String),
 }
 
-/// How the reason begins where it is not known whether the command ran.
+/// How the reason starts if it is not known whether the command ran.
 pub(crate) const SUPERVISOR_LOST: &str = "its supervisor was lost";
 
 impl EndReason {
-    /// Whether the command may have run: false only where that is known.
+    /// Returns whether the command may have run: false only if it certainly has not.
     pub fn may_have_run(&self) -> bool {
         match self {
             EndReason::Failed(why) => why.starts_with(SUPERVISOR_LOST),
@@ -137,7 +137,7 @@ impl EndReason {
     }
 }
 
-/// A limit that ends an instance which exceeds it.
+/// A limit; an instance that exceeds it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Of memory.

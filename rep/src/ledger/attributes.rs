@@ -4,17 +4,17 @@ use placement::Cell;
 
 use super::Ledger;
 
-/// Where the cached blobs of a cell come from.
+/// The sources of a cell's cached blobs.
 #[derive(Clone, Debug)]
 pub(super) struct Blobs {
-    /// Set by operators.
+    /// Blobs set by operators.
     set: Vec<String>,
-    /// What the executor has.
+    /// Blobs that the executor has.
     cached: Vec<String>,
 }
 
 impl Blobs {
-    /// Of a cell as it is described; nothing is cached.
+    /// Takes the blobs of a described cell; nothing is cached by the executor yet.
     pub(super) fn of(described: &Cell) -> Self {
         Self {
             set: described.cached_blobs.clone(),
@@ -22,7 +22,7 @@ impl Blobs {
         }
     }
 
-    /// All of them, each once as far as they are cached.
+    /// Returns all of them; cached ones that operators have set are listed once.
     fn all(&self) -> Vec<String> {
         let more = self.cached.iter().filter(|blob| !self.set.contains(blob));
         self.set.iter().chain(more).cloned().collect()
@@ -42,14 +42,14 @@ impl Ledger {
         if own.index == described.index && own.attributes == attributes {
             return false;
         }
-        // only these: what is reserved and counted is the ledger's own
+        // only these: what is reserved and counted belongs to the ledger
         own.index = described.index;
         own.attributes = attributes;
         self.seq += 1;
         true
     }
 
-    /// Takes what the executor has cached, which is advertised beside what operators have set.
+    /// Takes over what the executor has cached, which is advertised in addition to what operators have set.
     pub fn cached(&mut self, blobs: Vec<String>) {
         self.blobs.cached = blobs;
         let all = self.blobs.all();

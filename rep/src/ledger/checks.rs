@@ -1,4 +1,4 @@
-//! Checks of instances: when the next one is due, and what follows from its result.
+//! Checks of instances: when the next one is due, and what its result causes.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use super::{
     actions::{Action, CheckOf, ExecutorOrder},
 };
 
-/// The longest pause between two checks before one is passed.
+/// The longest interval between checks until one has passed.
 const UNPASSED_PAUSE_MS: u64 = 2_000;
 
 /// What is due for an instance with checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// The next check of this.
+    /// The next check of this kind.
     Check(CheckOf),
-    /// By now it must have been healthy.
+    /// The instance must be healthy by now.
     Start,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Checks {
     health: Option<Watch>,
     ready: Option<Watch>,
     start_due_ms: Option<u64>,
-    /// Why it is being ended: of a check that was not passed.
+    /// Why it is being ended: the reason of the failed check.
     failed: Option<String>,
 }
 
@@ -41,9 +41,9 @@ pub(super) struct Checks {
 struct Watch {
     check: Arc<HealthCheck>,
     passed: bool,
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
-    /// None while it is being done.
+    /// When the next one is due; none while a check is running.
     due_ms: Option<u64>,
     last: String,
 }
@@ -56,17 +56,17 @@ impl Checks {
         }
     }
 
-    /// Whether the check of readiness was passed last.
+    /// Returns whether the last check of readiness has passed.
     pub(super) fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|watch| watch.passed)
     }
 
-    /// Whether its instance is being ended because it is not healthy.
+    /// Returns whether its instance is being ended because it is unhealthy.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// It is ended for another reason now.
+    /// Clears the failure, because the instance is now being ended for another reason.
     pub(super) fn forgive(&mut self) {
         self.failed = None;
     }
@@ -83,7 +83,7 @@ impl Watch {
         }
     }
 
-    /// Takes a result. Returns whether it changes what is known: the first success, or the last of too many failures.
+    /// Takes a result. Returns whether it changes the state: the first success, or one failure too many.
     fn take(&mut self, failure: Option<String>) -> bool {
         let Some(why) = failure else {
             self.failures = 0;
@@ -108,13 +108,13 @@ impl Watch {
     }
 }
 
-/// A check for which something has to be done.
+/// Returns the check if there is something to do for it.
 fn to_do(check: Option<&Arc<HealthCheck>>) -> Option<&Arc<HealthCheck>> {
     check.filter(|check| check.kind != CheckKind::Process)
 }
 
 impl Ledger {
-    /// The process of a starting instance exists: it runs, or has to pass its check of health first.
+    /// Handles that a starting instance has a process: it runs, or first has to pass its health check.
     pub(super) fn process_exists(&mut self, now_ms: u64, id: InstanceId) {
         let Some(entry) = self.instances.get_mut(&id) else {
             return;
@@ -130,7 +130,7 @@ impl Ledger {
         self.schedule(now_ms, id, CheckOf::Health);
     }
 
-    /// The instance runs, and is checked for readiness from now on.
+    /// Starts checking a running instance for readiness.
     pub(super) fn check_readiness(&mut self, now_ms: u64, id: InstanceId) {
         let Some(entry) = self.instances.get_mut(&id) else {
             return;
@@ -145,7 +145,7 @@ impl Ledger {
         }
     }
 
-    /// Takes the result of a check: nothing if it was passed, else why not.
+    /// Takes the result of a check: none if it passed, else the reason why not.
     pub(super) fn checked(
         &mut self,
         now_ms: u64,
@@ -162,7 +162,7 @@ impl Ledger {
         let Some(watch) = checks.watch_mut(of) else {
             return;
         };
-        // one that was being done when the instance was told to end
+        // a check that was in progress when the instance was told to end
         if !matches!(
             entry.state,
             InstanceState::Starting | InstanceState::Running
@@ -254,7 +254,7 @@ impl Ledger {
         self.end_unhealthy(now_ms, id, why);
     }
 
-    /// The processes of an instance that is not healthy are ended; when that is done, it has failed.
+    /// Ends the processes of an unhealthy instance; once they have ended, it has failed.
     fn end_unhealthy(&mut self, now_ms: u64, id: InstanceId, why: String) {
         self.stop_checks(&id);
         let Some(entry) = self.instances.get_mut(&id) else {
@@ -276,7 +276,7 @@ impl Ledger {
         }
     }
 
-    /// No more checks of this instance.
+    /// Stops checking this instance.
     pub(super) fn stop_checks(&mut self, id: &InstanceId) {
         let Some(entry) = self.instances.get_mut(id) else {
             return;
@@ -295,7 +295,7 @@ impl Ledger {
         }
     }
 
-    /// All processes of an instance have ended: no more checks. Returns why, if it was ended because of one.
+    /// Stops checking an instance whose processes have all ended. If it was ended because of a check, returns why.
     pub(super) fn close_checks(&mut self, id: &InstanceId) -> Option<String> {
         self.stop_checks(id);
         let checks = self.instances.get_mut(id)?.checks.take()?;

@@ -1,20 +1,20 @@
-//! Out of service: a cell that accepts no new work, and keeps or ends what it runs.
+//! Takes a cell out of service: it accepts no new work, and keeps or ends what it runs.
 
 use placement::Kind;
 use shared::{InstanceId, WaveId};
 
 use super::{Ledger, entry::Entry};
 
-/// How far a drain has come.
+/// The progress of a drain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drain {
     /// When the instances are stopped; none once that has begun.
     at_ms: Option<u64>,
-    /// The rep ends when nothing is left.
+    /// Whether the rep ends when nothing is left.
     exits: bool,
-    /// The rep was told to end: it is not in service again.
+    /// Whether the rep was told to end: it cannot be put back into service.
     leaving: bool,
-    /// It ends its instances as soon as none is left that is worth waiting for.
+    /// Whether its instances are ended as soon as none is left that is worth waiting for.
     hurries: bool,
 }
 
@@ -23,19 +23,19 @@ pub(super) struct Drain {
 pub struct Held {
     /// All instances with a reservation.
     pub instances: usize,
-    /// Those of a manager, which replaces them elsewhere and stops them here.
+    /// Instances of a manager, which replaces them elsewhere and stops them here.
     pub managed: usize,
     /// Tasks.
     pub tasks: usize,
 }
 
 impl Ledger {
-    /// Accepts no new work from now on, and stops all instances `after_ms` from now. A second drain
-    /// replaces the time of the first, and whether the rep exits. Returns whether the cell did not drain before.
+    /// Accepts no new work from now on, and stops all instances `after_ms` from now. A second drain replaces the
+    /// deadline of the first, and whether the rep exits. Returns whether the cell was not draining before.
     pub fn drain(&mut self, now_ms: u64, after_ms: u64, exits: bool) -> bool {
         let mut at_ms = now_ms.saturating_add(after_ms);
         if self.drain.leaving {
-            // nobody makes a rep stay that was told to end
+            // nobody can make a rep stay that was told to end
             at_ms = at_ms.min(self.drain.at_ms.unwrap_or(now_ms));
         }
         let first = !self.drains();
@@ -45,13 +45,13 @@ impl Ledger {
             (self.cell.evacuating, self.cell.cordoned) = (true, false);
             self.seq += 1;
         }
-        // a deadline of 0 ends the instances in this very call
+        // a deadline of 0 ends the instances within this call
         self.tick(now_ms);
         first
     }
 
-    /// Drains because the rep is to end. With a grace period it waits that long for what is worth it: tasks,
-    /// and instances that a manager replaces.
+    /// Drains because the rep is to end. Waits for at most `grace_ms`, and only for tasks and for instances that a
+    /// manager replaces.
     pub fn leave(&mut self, now_ms: u64, grace_ms: u64) -> bool {
         self.drain.hurries = true;
         let first = self.drain(now_ms, grace_ms, true);
@@ -59,8 +59,8 @@ impl Ledger {
         first
     }
 
-    /// Accepts no new work from now on, and keeps what runs, also of a drain. Returns whether that is
-    /// new; none if the rep is ending.
+    /// Accepts no new work from now on, and keeps what runs, even if the cell was draining. Returns whether that is a
+    /// change; none if the rep is ending.
     pub fn cordon(&mut self) -> Option<bool> {
         if self.drain.leaving {
             return None;
@@ -74,7 +74,7 @@ impl Ledger {
         Some(first)
     }
 
-    /// Accepts work again. Returns whether that is new; none if the rep is ending.
+    /// Accepts work again. Returns whether that is a change; none if the rep is ending.
     pub fn uncordon(&mut self) -> Option<bool> {
         if self.drain.leaving {
             return None;
@@ -88,7 +88,7 @@ impl Ledger {
         Some(first)
     }
 
-    /// Whether the rep was told to end.
+    /// Returns whether the rep was told to end.
     pub(crate) fn is_leaving(&self) -> bool {
         self.drain.leaving
     }
@@ -97,17 +97,17 @@ impl Ledger {
         self.cell.evacuating && !self.cell.cordoned
     }
 
-    /// Whether the drain is complete: no new work is accepted, and no instance is left.
+    /// Returns whether the drain is complete: no new work is accepted, and no instance is left.
     pub fn is_drained(&self) -> bool {
         self.drains() && self.instances.is_empty()
     }
 
-    /// Whether it is drained and the rep ends therefore.
+    /// Returns whether it is drained and the rep should exit for that reason.
     pub fn may_exit(&self) -> bool {
         self.drain.exits && self.is_drained()
     }
 
-    /// What holds a reservation.
+    /// Counts what holds a reservation.
     pub fn held(&self) -> Held {
         let mut held = Held::default();
         for entry in self.instances.values() {
@@ -118,7 +118,7 @@ impl Ledger {
         held
     }
 
-    /// When [`Ledger::tick_drain`] has something to do.
+    /// Returns when [`Ledger::tick_drain`] has something to do.
     pub(super) fn next_drain_ms(&self) -> Option<u64> {
         let at_ms = self.drain.at_ms?;
         Some(if self.waits_in_vain() { 0 } else { at_ms })
@@ -129,7 +129,7 @@ impl Ledger {
         self.drain.hurries && !self.instances.values().any(worth_it)
     }
 
-    /// Ends all instances when the deadline is over.
+    /// Ends all instances once the deadline has passed.
     pub(super) fn tick_drain(&mut self, now_ms: u64) {
         let Some(at_ms) = self.drain.at_ms else {
             return;
@@ -146,7 +146,7 @@ impl Ledger {
 }
 
 impl Entry {
-    /// Whether a manager started it, which replaces and stops it.
+    /// Returns whether it was started by a manager, which replaces and stops it.
     fn is_managed(&self) -> bool {
         let request = self.work.request.as_ref();
         request.is_some_and(|id| WaveId::parse(id.as_str()).is_some())

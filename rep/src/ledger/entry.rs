@@ -16,9 +16,9 @@ pub(super) struct Entry {
     pub(super) work: Arc<Work>,
     pub(super) state: InstanceState,
     pub(super) since_ms: u64,
-    /// Which attempt this is, counted from 0.
+    /// The number of this attempt, counted from 0.
     pub(super) attempt: u32,
-    /// Since when this attempt runs, or until its end ran.
+    /// Since when this attempt has been running, or had been until it ended.
     pub(super) running_ms: Option<u64>,
     /// Crashes since it last ran for [`HEALTHY_MS`].
     pub(super) strikes: usize,
@@ -29,20 +29,20 @@ pub(super) struct Entry {
     pub(super) ended: Option<String>,
     pub(super) exit_code: Option<i32>,
     pub(super) signal: Option<i32>,
-    /// Until this time of the cell's clock a repeat of its start may arrive.
+    /// Until when a repeat of its start may arrive, on the cell's clock.
     pub(super) expires_ms: u64,
-    /// The lowest claim for which it was sent here.
+    /// The lowest claim with which it was sent here.
     pub(super) claim: AuctionId,
-    /// The checks that it has passed or is to pass; none without any.
+    /// The checks that it has passed or has yet to pass; none if it has no checks.
     pub(super) checks: Option<Box<Checks>>,
-    /// It runs elsewhere for a lower claim: it is ended, and never was.
+    /// Whether it runs elsewhere under a lower claim: it is ended and counts as never started.
     pub(super) duplicate: bool,
-    /// Its command may have run.
+    /// Whether its command may have run.
     pub(super) began: bool,
 }
 
 impl Entry {
-    /// The instance as it is reported.
+    /// Returns the instance as it is reported.
     pub(super) fn describe(&self, now_ms: u64, address: &str) -> Instance {
         Instance {
             instance: self.work.instance,
@@ -70,13 +70,13 @@ impl Entry {
         }
     }
 
-    /// Whether it has no process, and is started again later.
+    /// Returns whether it has no process and is waiting to be restarted.
     pub(super) fn waits_for_restart(&self) -> bool {
         let failing = self.checks.as_ref().is_some_and(|c| c.has_failed());
         self.state == InstanceState::Restarting && !failing
     }
 
-    /// Whether it is ready; none if nobody wants to know, or it has ended.
+    /// Returns whether it is ready; none if it has no readiness check or has ended.
     fn is_ready(&self) -> Option<bool> {
         let check = self.work.ready.as_ref()?;
         match self.state {
@@ -87,7 +87,7 @@ impl Entry {
         }
     }
 
-    /// What managers and facades are told of its end; none if it is no task of theirs.
+    /// Returns what managers and facades are told about its end; none if it is no task of theirs.
     pub(super) fn result(&self, cell: &str, stopped: bool) -> Option<TaskResult> {
         let request = self.work.request.clone()?;
         if !self.work.has_result() {
@@ -110,9 +110,9 @@ impl Entry {
         })
     }
 
-    /// An event about it. One of its end is told at the time of its end.
+    /// Returns an event about it. One about its end carries the time of the end.
     pub(super) fn event(&self, kind: &'static str, reason: Option<String>) -> Action {
-        // whatever replaces instances acts on the final one only: a crash that is followed by a restart is not one
+        // whatever replaces instances acts only on the final event: a crash followed by a restart is not final
         let is_final = matches!(self.state, InstanceState::Exited | InstanceState::Crashed);
         let ended = is_final || self.state == InstanceState::Restarting;
         let ran_ms = self.running_ms.filter(|_| ended);

@@ -1,5 +1,4 @@
-//! What happens to an instance once the cell has accepted it: it runs, ends, is started again, and
-//! leaves its reservation.
+//! The life of an instance after the cell has accepted it: it runs, ends, is restarted, and releases its reservation.
 
 use std::sync::Arc;
 
@@ -15,21 +14,21 @@ use super::{
     room::credit,
 };
 
-/// The delay before each restart; after the last one the instance is `crashed`. The first is immediate: most
-/// failures do not repeat, and those that do are slowed by the others.
+/// The delay before each restart; after the last one the instance is `crashed`. The first restart is immediate: most
+/// failures do not repeat, and those that do are slowed down by the others.
 pub const RESTART_DELAYS_MS: [u64; 4] = [0, 1_000, 2_000, 4_000];
-/// An LRP that ran this long is healthy again: its restarts count from zero.
+/// How long an LRP must run to be healthy again: its restarts then count from zero.
 pub const HEALTHY_MS: u64 = 300_000;
-/// The longest text about how an instance ended, characters.
+/// The longest text about how an instance ended, in characters.
 pub(super) const MAX_ENDED_CHARS: usize = 200;
 
 impl Ledger {
-    /// Takes a report of the executor. A report about an earlier attempt is ignored.
+    /// Takes a report of the executor. Reports about earlier attempts are ignored.
     pub fn report(&mut self, now_ms: u64, report: ExecutorReport) {
         let Some(entry) = self.instances.get_mut(&report.instance) else {
             return;
         };
-        // the process of the last attempt may be reported late, when the next one runs already
+        // a late report may concern the last attempt while the next one is already running
         if entry.attempt != report.attempt || entry.waits_for_restart() {
             return;
         }
@@ -42,7 +41,7 @@ impl Ledger {
                     self.process_exists(now_ms, report.instance);
                 }
             }
-            // no news for auctioneers: it is in lists of instances only
+            // no news for auctioneers: it is only shown in lists of instances
             InstanceChange::Measured(usage) => entry.usage = Some(usage),
             InstanceChange::Checked { of, failure } => {
                 self.checked(now_ms, report.instance, of, failure);
@@ -51,7 +50,7 @@ impl Ledger {
         }
     }
 
-    /// A starting instance runs, and is healthy as far as its request says what that means.
+    /// Makes a starting instance running: it is healthy as far as its request defines that.
     pub(super) fn runs(&mut self, now_ms: u64, id: InstanceId) {
         let Some(entry) = self.instances.get_mut(&id) else {
             return;
@@ -69,15 +68,15 @@ impl Ledger {
         }
     }
 
-    /// Ends an instance: at once where no process is, else when the executor says so. A `duplicate` is
-    /// killed, and counts as never started.
+    /// Ends an instance: at once if it has no process, else when the executor reports its end. A `duplicate` is killed,
+    /// and counts as never started.
     pub(super) fn end(&mut self, now_ms: u64, id: &InstanceId, duplicate: bool) {
         let Some(entry) = self.instances.get_mut(id) else {
             return;
         };
         let first = duplicate && !std::mem::replace(&mut entry.duplicate, true);
         match entry.state {
-            // it was asked to end, and may take its time; a duplicate is killed, as it does the work of another
+            // it was asked to end, and may take its time; a duplicate is killed, because it does another one's work
             InstanceState::Stopping if first => {
                 self.actions.push(Action::Execute(ExecutorOrder::End {
                     instance: *id,
@@ -86,7 +85,7 @@ impl Ledger {
                 }));
             }
             InstanceState::Stopping => {}
-            // it is being ended already, for another reason
+            // it is already being ended, for another reason
             InstanceState::Restarting if !entry.waits_for_restart() => {
                 (entry.state, entry.since_ms) = (InstanceState::Stopping, now_ms);
                 if let Some(checks) = &mut entry.checks {
@@ -123,7 +122,7 @@ impl Ledger {
     }
 
     fn ended(&mut self, now_ms: u64, id: InstanceId, how: EndReason) {
-        // how it took its end does not matter then, be it with exit code 0
+        // for an unhealthy instance it does not matter how it ended, even with exit code 0
         let how = self.close_checks(&id).map_or(how, EndReason::Failed);
         let Some(entry) = self.instances.get_mut(&id) else {
             return;
@@ -132,7 +131,7 @@ impl Ledger {
             self.cell.counts.starting -= 1;
             self.seq += 1;
         }
-        // of an unhealthy one until its end was begun
+        // an unhealthy instance counts as running until its end was begun
         let ran_until_ms = match entry.state {
             InstanceState::Restarting => entry.since_ms,
             _ => now_ms,
@@ -155,13 +154,13 @@ impl Ledger {
             self.release(now_ms, &id, InstanceState::Exited, Some("stopped".into()));
         } else if how == EndReason::Exit(0) {
             self.release(now_ms, &id, InstanceState::Exited, Some(text));
-        // a task may have done half of its work: whoever sent it decides whether it is repeated
+        // a task may have done half of its work: whoever sent it decides whether to repeat it
         } else if entry.work.kind == Kind::Task || entry.strikes == RESTART_DELAYS_MS.len() {
             self.release(now_ms, &id, InstanceState::Crashed, Some(text));
         } else {
             let wait_ms = RESTART_DELAYS_MS[entry.strikes];
             (entry.state, entry.since_ms) = (InstanceState::Restarting, now_ms);
-            // the port is free for others while it waits, so nobody may be sent there
+            // while it waits, others may get the port, so nobody may be sent there
             (entry.pid, entry.port) = (None, None);
             entry.strikes += 1;
             entry.ended = Some(text);
@@ -192,7 +191,7 @@ impl Ledger {
         };
         let stopped = entry.state == InstanceState::Stopping;
         (entry.state, entry.since_ms, entry.pid) = (state, now_ms, None);
-        // the port may soon be another instance's
+        // the port may soon belong to another instance
         entry.port = None;
         entry.ended = ended;
         let (what, why) = match state {
@@ -202,7 +201,7 @@ impl Ledger {
             _ => (kind::CRASHED, None),
         };
         self.actions.push(entry.event(what, why.map(str::to_owned)));
-        // a duplicate never was: the one that counts runs elsewhere
+        // a duplicate counts as never started: the instance that counts runs elsewhere
         if !entry.duplicate
             && let Some(result) = entry.result(&self.cell.cell, stopped)
         {
@@ -236,7 +235,7 @@ impl Ledger {
         self.seq += 1;
     }
 
-    /// The count limits how many starts auctioneers send at a time, so it is news.
+    /// Counts one starting instance less. Auctioneers limit their starts by this count, so the change is news.
     pub(super) fn left_starting(&mut self) {
         self.cell.counts.starting -= 1;
         self.seq += 1;

@@ -1,10 +1,9 @@
-//! The resources that work reserves, counted as the auctioneers count them.
+//! The resources that work reserves, counted in the same way as by auctioneers.
 
 use placement::{Cell, Invalid, Request, Run, check_device_shares};
 use shared::wire::Work;
 
-/// Rejects work that is not valid: bad names, negative or absurd sizes, a command that cannot be
-/// executed.
+/// Rejects invalid work: bad names, negative or absurd sizes, a command that cannot be executed.
 pub fn check_work(work: &Work) -> Result<(), Invalid> {
     request_of(work).check()?;
     check_device_shares("devices", &work.devices)?;
@@ -17,8 +16,8 @@ pub fn check_work(work: &Work) -> Result<(), Invalid> {
     work.run.as_deref().map_or(Ok(()), Run::check)
 }
 
-/// The part of a request that uses resources, so that cells and auctioneers count alike. Without the devices, of
-/// which the work says which they are.
+/// Returns the part of a request that uses resources, so that cells and auctioneers count alike. Devices are not
+/// included, because the work says which ones it has.
 pub(super) fn request_of(work: &Work) -> Request {
     let mut request = Request::new(work.app.clone(), work.memory_mb, work.disk_mb);
     request.kind = work.kind;
@@ -29,7 +28,7 @@ pub(super) fn request_of(work: &Work) -> Request {
     request
 }
 
-/// The opposite of [`Cell::debit`], except for `starting`, which ends earlier than the reservation.
+/// Reverts [`Cell::debit`], except for `starting`, which ends earlier than the reservation.
 pub(super) fn credit(cell: &mut Cell, work: &Work) {
     let starting = cell.counts.starting;
     cell.credit(&request_of(work), Some(&work.devices));

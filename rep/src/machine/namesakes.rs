@@ -1,9 +1,9 @@
-//! Other reps under our cell's name: who of two leaves.
+//! Decides which of two reps with the same cell name leaves.
 //!
-//! A rep that has just started gives way to one that was there before; of two that start together, the one with
-//! the greater incarnation leaves. Of two that have both been there for longer (one stood still or was cut off
-//! when the other one started), the older leaves: it was replaced. Neither believes a single message: the other
-//! one must have advertised for a whole ttl, if it is not new, and must have answered a question.
+//! A rep that has just started gives way to one that was there before; if two start together, the one with the greater
+//! incarnation leaves. If both have been there for longer (one stood still or was cut off while the other started), the
+//! older one leaves, because it was replaced. No rep relies on a single message: unless it is new itself, the other one
+//! must have advertised for a whole ttl, and it must always have answered a question.
 
 use shared::{Incarnation, wire::Envelope};
 
@@ -11,22 +11,22 @@ use shared::{Incarnation, wire::Envelope};
 #[derive(Clone, Debug)]
 pub(super) struct Namesakes {
     own: Incarnation,
-    /// Until this age a rep counts as new.
+    /// The age up to which a rep counts as new.
     new_ms: u64,
     ttl_ms: u64,
     other: Option<Other>,
-    /// The other rep because of which this one leaves.
+    /// The other rep, if this one leaves because of it.
     winner: Option<Incarnation>,
 }
 
-/// The one that advertised last.
+/// The rep that advertised last.
 #[derive(Clone, Debug)]
 struct Other {
     incarnation: Incarnation,
-    /// When it advertised first, and last.
+    /// When it first advertised; below, when it last did.
     first_ms: u64,
     last_ms: u64,
-    /// It is to answer a question; then we leave.
+    /// Whether we have asked it a question; if it answers, we leave.
     asked: bool,
 }
 
@@ -41,17 +41,17 @@ impl Namesakes {
         }
     }
 
-    /// The other rep because of which this one leaves.
+    /// Returns the other rep, if this one leaves because of it.
     pub(super) fn winner(&self) -> Option<Incarnation> {
         self.winner
     }
 
-    /// An advertisement under our name. Whether its sender is to be asked for its state.
+    /// Handles an advertisement under our name. Returns whether its sender is to be asked for its state.
     pub(super) fn advertised(&mut self, now_ms: u64, advert: &Envelope) -> bool {
         if advert.incarnation == self.own || self.winner.is_some() {
             return false;
         }
-        // it leaves, so there is nobody to give way to; a withdrawal of a third one changes nothing
+        // its sender leaves, so there is nobody to give way to; a withdrawal of a third rep changes nothing
         if advert.ttl.is_some_and(|ttl| ttl.0.is_zero()) {
             self.other = self
                 .other
@@ -59,7 +59,7 @@ impl Namesakes {
                 .filter(|other| other.incarnation != advert.incarnation);
             return false;
         }
-        // after a silence of a ttl it counts as new: a delayed message must not stand for a whole ttl of presence
+        // after a ttl of silence it counts as new: a delayed message must not pass for a whole ttl of presence
         let before = self.other.take().filter(|other| {
             other.incarnation == advert.incarnation && now_ms <= other.last_ms + self.ttl_ms
         });
@@ -74,19 +74,19 @@ impl Namesakes {
         asked
     }
 
-    /// Whether we leave if the other one answers.
+    /// Returns whether we leave if the other rep answers.
     fn gives_way(&self, now_ms: u64, first_ms: u64, advert: &Envelope) -> bool {
         let (own_age_ms, other_age_ms) = (now_ms, advert.clock_ms.as_ms());
         let lower = advert.incarnation < self.own;
-        // little can run here yet, so to leave costs little: it is enough that the other one was there before
+        // little can be running here yet, so leaving costs little: it is enough that the other rep was there before
         if own_age_ms <= self.new_ms {
             return other_age_ms > self.new_ms || lower;
         }
-        // instances run here: another one that ends by itself within a ttl must not end them
+        // instances run here: another rep that ends by itself within a ttl must not end them
         if now_ms < first_ms + self.ttl_ms {
             return false;
         }
-        // the difference of two ages is known only as well as messages are fast
+        // the ages can only be compared up to the delay of messages
         if own_age_ms.abs_diff(other_age_ms) <= self.new_ms {
             lower
         } else {
@@ -94,10 +94,10 @@ impl Namesakes {
         }
     }
 
-    /// The answer of a rep of our name, we or another one.
+    /// Handles an answer under our name, our own or another rep's.
     pub(super) fn answered(&mut self, state: &Envelope) {
         let asked = self.other.as_ref().filter(|other| other.asked);
-        // an advertisement can be forged or late; an answer to a question asked now shows that it is there
+        // an advertisement can be forged or late; an answer to a question asked now proves that the rep is there
         if asked.is_some_and(|other| other.incarnation == state.incarnation) {
             self.winner = Some(state.incarnation);
         }
@@ -134,8 +134,8 @@ mod tests {
         }
     }
 
-    /// Another rep advertises every 5 s from this time of ours on; when we ask, and whether its answers make
-    /// us leave.
+    /// Simulates another rep that advertises every 5 s from this time of ours on. Returns when we ask it and then leave
+    /// because of its answer, if we do.
     fn asks_at(incarnation: u128, ahead_ms: i64, from_ms: u64, until_ms: u64) -> Option<u64> {
         let mut rep = rep();
         for now_ms in (from_ms..=until_ms).step_by(5_000) {
@@ -193,15 +193,15 @@ mod tests {
     #[test]
     fn a_few_messages_make_nobody_leave() {
         let mut rep = rep();
-        // an answer to no question
+        // an answer without a question
         rep.answered(&from(1, 50_000));
         assert!(!rep.advertised(100_000, &from(1, 50_000)));
         rep.answered(&from(1, 50_000));
-        // another one after a pause of more than a ttl, and one of another incarnation between
+        // a different one after a pause of more than a ttl, and a different incarnation in between
         assert!(!rep.advertised(116_000, &from(1, 66_000)));
         assert!(!rep.advertised(120_000, &from(2, 60_000)));
         assert!(!rep.advertised(131_000, &from(1, 81_000)));
-        // it withdraws and is there again
+        // it withdraws and comes back
         assert!(!rep.advertised(140_000, &from(1, 90_000)));
         let mut leaves = from(1, 95_000);
         leaves.ttl = Some(Span::default());
@@ -217,7 +217,7 @@ mod tests {
             (NEW_MS, NEW_MS, 9, NEW_MS + 1, true, "new, the other is not"),
             (NEW_MS, NEW_MS, 9, NEW_MS, false, "both new, we are lower"),
             (NEW_MS + 1, NEW_MS + 1, 1, 50_000, false, "no longer new"),
-            // a ttl of the other one's presence
+            // the other one has been present for a ttl
             (114_999, 100_000, 9, 15_000, false, "not a whole ttl"),
             (115_000, 100_000, 9, 15_000, true, "a whole ttl"),
             // as old as we are, within NEW_MS

@@ -23,14 +23,14 @@ const MAX_FILTER: usize = 100_000;
 /// A cell's answer to a bid request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CellBid {
-    /// The last advertisement is still right.
+    /// The last advertisement is still accurate.
     Unchanged(Bid),
     /// The full state.
     Full(Box<Advert>),
 }
 
 impl CellMachine {
-    /// The cell's full state: an advertisement, the answer to `.state` or, with an auction, a bid.
+    /// Returns the cell's full state: an advertisement, the answer to `.state` or, with an auction, a bid.
     pub fn state(&self, now_ms: u64, auction: Option<AuctionId>) -> Advert {
         Advert {
             v: shared::VERSION,
@@ -45,7 +45,7 @@ impl CellMachine {
         }
     }
 
-    /// The answer to a bid request. A cell that has withdrawn does not answer: a bid would bring it
+    /// Returns the answer to a bid request. A cell that has withdrawn does not answer, because a bid would bring it
     /// back.
     pub fn bid(&self, now_ms: u64, auction: AuctionId) -> Option<CellBid> {
         if self.advertiser.has_left() {
@@ -57,7 +57,7 @@ impl CellMachine {
         Some(CellBid::Full(Box::new(self.state(now_ms, Some(auction)))))
     }
 
-    /// The bid of a cell whose last advertisement is still right.
+    /// Returns the bid of a cell whose last advertisement is still accurate.
     pub fn unchanged(&self, now_ms: u64, auction: AuctionId) -> Bid {
         Bid {
             v: shared::VERSION,
@@ -70,12 +70,12 @@ impl CellMachine {
         }
     }
 
-    /// Accepts or refuses the instances of a start; an error when it is malformed.
+    /// Accepts or refuses the instances of a start; an error if it is malformed.
     pub fn start(&mut self, now_ms: u64, body: &[u8]) -> Result<Acceptance, WireError> {
         self.start_unless(now_ms, body, &|_| None)
     }
 
-    /// As [`CellMachine::start`], but what is new is refused for a reason that `lacks` gives.
+    /// Like [`CellMachine::start`], but refuses new instances for which `lacks` returns a reason.
     pub fn start_unless(
         &mut self,
         now_ms: u64,
@@ -83,7 +83,7 @@ impl CellMachine {
         lacks: Lacks<'_>,
     ) -> Result<Acceptance, WireError> {
         let start: CellStart = parse(body, &mut Vec::new())?;
-        // before each is checked: the checks of a long list would take the rep's time
+        // before each item is checked: checking a long list would take the rep's time
         bounded("work", start.work.len(), MAX_WORK)?;
         for (i, work) in start.work.iter().enumerate() {
             check_work(work).map_err(|mut invalid| {
@@ -94,7 +94,7 @@ impl CellMachine {
         Ok(self.ledger.start_unless(now_ms, &start, lacks))
     }
 
-    /// Stops what matches; an error if the request is malformed.
+    /// Stops matching instances; an error if the request is malformed.
     pub fn stop(&mut self, now_ms: u64, body: &[u8]) -> Result<StopAnswer, WireError> {
         let stop = Stop::read(body)?;
         bounded("indices", stop.indices.len(), MAX_FILTER)?;
@@ -102,8 +102,8 @@ impl CellMachine {
         Ok(self.ledger.stop(now_ms, &stop))
     }
 
-    /// Accepts no new work from now on, ends the instances after the deadline, and advertises it at
-    /// once. Whether that is kept is for the driver to say.
+    /// Accepts no new work from now on, ends the instances after the deadline, and advertises that at once. The driver
+    /// fills in whether the drain survives a restart.
     pub fn drain(&mut self, now_ms: u64, body: &[u8]) -> Result<DrainAnswer, WireError> {
         let drain = Drain::read(body)?;
         let deadline: Span = drain.deadline.unwrap_or(self.drain_deadline);
@@ -174,8 +174,7 @@ impl CellMachine {
         })
     }
 
-    /// Current and recently ended instances, in messages of at most `max_bytes`. An empty body asks
-    /// for all.
+    /// Returns current and recently ended instances, in messages of at most `max_bytes`. An empty body asks for all.
     pub fn instances(
         &self,
         now_ms: u64,
@@ -201,12 +200,12 @@ impl CellMachine {
         Ok(self.split(found, max_bytes))
     }
 
-    /// Splits these into as few messages as possible; at least one, each of at most `max_bytes`.
+    /// Splits these into as few messages as possible, but at least one, of at most `max_bytes` each.
     pub fn split(&self, instances: Vec<Instance>, max_bytes: usize) -> Vec<InstancesAnswer> {
         self.list(instances).split(max_bytes)
     }
 
-    /// These, in one message.
+    /// Returns these in one message.
     fn list(&self, instances: Vec<Instance>) -> InstancesAnswer {
         let cell = self.ledger.cell();
         InstancesAnswer {

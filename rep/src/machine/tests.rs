@@ -69,7 +69,7 @@ fn tick(machine: &mut CellMachine, now_ms: u64) -> Vec<String> {
     run(machine, now_ms)
 }
 
-/// Runs until there is nothing to do, as drivers do.
+/// Runs until there is nothing to do, like a driver.
 fn run(machine: &mut CellMachine, now_ms: u64) -> Vec<String> {
     let mut said = Vec::new();
     loop {
@@ -137,7 +137,7 @@ fn an_instance_that_starts_at_once_is_advertised_once_as_running() {
     );
     assert!(machine.is_advertised());
     assert!(machine.run(1_000).is_empty());
-    // the event of it is gathered for 100 ms
+    // its event is collected for 100 ms
     assert_eq!(machine.next_ms(), Some(1_100));
     assert!(run(&mut machine, 1_099).is_empty());
     assert_eq!(run(&mut machine, 1_100), ["event running 1"]);
@@ -169,7 +169,7 @@ fn a_bid_is_unchanged_only_if_the_last_advertisement_was_sent() {
     assert!(full(&machine), "its state is another one");
 }
 
-/// Managers wait for less when the rep ends than when an operator drains the cell.
+/// Managers have less time when the rep ends than when an operator drains the cell.
 #[test]
 fn a_rep_that_ends_says_so_at_once_also_while_it_drains() {
     for drains_before in [false, true] {
@@ -207,7 +207,7 @@ fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
     let said = run(&mut machine, 2_000);
     assert_eq!(said, ["advertise 2", "event cell-draining 2"]);
     assert!(machine.ledger().cell().evacuating);
-    // a second drain has no event, but its deadline counts
+    // a second drain causes no event, but its deadline counts
     let answer = machine.drain(2_001, br#"{"deadline":"5s"}"#).unwrap();
     assert_eq!(answer.deadline, seconds(5));
     assert!(run(&mut machine, 2_001).is_empty());
@@ -231,7 +231,7 @@ fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
         InstanceChange::Ended(EndReason::Signal(15)),
     );
     assert!(machine.ledger().is_drained());
-    // the driver closes: what ended is named before the withdrawal
+    // on close, ended instances are reported before the withdrawal
     let said: Vec<String> = machine.close(7_020).iter().map(text).collect();
     assert_eq!(said, ["event stopped 2", "withdraw, ttl 0ns"]);
 }
@@ -313,7 +313,7 @@ fn malformed_messages_change_nothing() {
     assert_eq!(run(&mut machine, 3), [format!("end {} 0", id(1))]);
 }
 
-/// Auctioneers compare what cells run: what is being stopped does not count.
+/// Auctioneers compare what cells run: instances that are being stopped do not count.
 #[test]
 fn ids_are_listed_of_what_has_not_ended() {
     let mut machine = machine();
@@ -334,11 +334,11 @@ fn ids_are_listed_of_what_has_not_ended() {
         panic!("{answers:?}");
     };
     assert!(answer.instances.is_empty());
-    // c starts again
+    // c is being restarted
     assert_eq!(answer.ids.numbers(), [1, 3]);
     let of_another_app = machine.instances(4, br#"{"app":"db","ids_only":true}"#, 1_000);
     assert!(of_another_app.unwrap()[0].ids.is_empty());
-    // in as many messages as are needed
+    // in as many messages as necessary
     let answers = machine.instances(4, asked, 8).unwrap();
     let parts = answers
         .iter()
@@ -418,7 +418,7 @@ fn ages_of_two_reps_of_one_name_are_compared_not_their_times() {
         said.contains(&"ask who has our name".to_owned())
     };
     let mut machine = machine_since(1_000_000);
-    // 9 s old: still new, and the other one was there before
+    // 9 s old: still new, while the other one was there before
     assert!(asks(&mut machine, 1_009, 500));
     assert_eq!(machine.namesake(), None, "not before it answers");
     machine.take(1_010_000, CellInput::NamesakeAnswered(from(501)));

@@ -1,4 +1,4 @@
-//! Operators take a cell out of service, and back.
+//! Takes a cell out of service, and puts it back, for operators.
 
 use bytes::Bytes;
 use shared::wire::{CordonAnswer, WireError, code, to_bytes};
@@ -7,7 +7,7 @@ use super::Shell;
 use crate::mark::Mark;
 
 impl Shell {
-    /// Drains, and keeps the mark.
+    /// Drains, and keeps a mark of it.
     pub(super) fn drain(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
         let mut answer = self.machine.drain(now_ms, body)?;
         answer.kept = self.mark.set(Mark::Drained);
@@ -16,7 +16,7 @@ impl Shell {
         Ok(to_bytes(&answer))
     }
 
-    /// Cordons, and keeps the mark.
+    /// Cordons, and keeps a mark of it.
     pub(super) fn cordon(&mut self, now_ms: u64, body: &[u8]) -> Result<Bytes, WireError> {
         let mut answer: CordonAnswer = self.machine.cordon(now_ms, body)?;
         answer.kept = self.mark.set(Mark::Cordoned);

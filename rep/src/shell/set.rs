@@ -1,4 +1,4 @@
-//! Operators change a cell's attributes.
+//! Changes a cell's attributes for operators.
 
 use bytes::Bytes;
 use shared::wire::{CellSet, CellSetAnswer, WireError, parse_strict, to_bytes};

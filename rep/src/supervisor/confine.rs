@@ -1,6 +1,5 @@
-//! What a supervisor takes from itself, so that the command which it starts has no more. All of it is
-//! inherited over `exec`; the supervisor itself keeps the rights that root has until it executes
-//! another program, which it does not.
+//! Rights that a supervisor drops, so that the command which it starts does not have them. All of this is inherited
+//! across `exec`. The supervisor itself keeps root's rights until it executes another program, which it never does.
 
 use std::{fs::File, io};
 
@@ -14,20 +13,20 @@ use rustix::{
 
 use super::Orders;
 
-/// Nobody but root may trace this process or read its memory and its environment, also no process of
-/// the same user.
+/// Prevents everybody but root, including processes of the same user, from tracing this process or reading its memory
+/// and environment.
 pub(crate) fn hide_from_own_user() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(
         DumpableBehavior::NotDumpable,
     )?)
 }
 
-/// Sets the limits of the command, and takes from it what it must not have.
+/// Sets the limits of the command, and drops the rights that it must not have.
 pub(super) fn confine(orders: &Orders) -> io::Result<()> {
     limit(Resource::Core, 0)?;
     limit(Resource::Nofile, orders.max_files)?;
     if orders.user_lock.is_some() {
-        // counted for the whole user: only where the instance is alone with it
+        // counted for the whole user, so only if the instance has a user of its own
         limit(Resource::Nproc, orders.max_processes)?;
     }
     rustix::thread::set_no_new_privs(true)?;
@@ -42,7 +41,7 @@ pub(super) fn confine(orders: &Orders) -> io::Result<()> {
     Ok(())
 }
 
-/// Holds the user of the instance, so that no other one is given it while this supervisor lives.
+/// Holds the user of the instance, so that no other instance gets it while this supervisor lives.
 pub(super) fn hold_user(orders: &Orders) -> io::Result<Option<File>> {
     let Some(path) = &orders.user_lock else {
         return Ok(None);
@@ -52,7 +51,7 @@ pub(super) fn hold_user(orders: &Orders) -> io::Result<Option<File>> {
     Ok(Some(lock))
 }
 
-/// Holds the directory of all instances of the rep, so that no later rep takes it for abandoned.
+/// Holds the directory of all instances of the rep, so that no later rep considers it abandoned.
 pub(super) fn hold_home(orders: &Orders) -> io::Result<Option<File>> {
     let Some(home) = orders.directory.parent() else {
         return Ok(None);
@@ -62,7 +61,7 @@ pub(super) fn hold_home(orders: &Orders) -> io::Result<Option<File>> {
     Ok(Some(home))
 }
 
-/// The limit, or the one that this process has if that is lower.
+/// Sets a limit, or keeps this process's own if that is lower.
 fn limit(resource: Resource, most: u64) -> io::Result<()> {
     let hard = rustix::process::getrlimit(resource).maximum;
     let most = Some(hard.map_or(most, |hard| hard.min(most)));
@@ -73,8 +72,8 @@ fn limit(resource: Resource, most: u64) -> io::Result<()> {
     Ok(rustix::process::setrlimit(resource, limit)?)
 }
 
-/// No program that is executed from here has a capability, not even one that root executes. Without
-/// root there is none to be dropped; `no_new_privs` keeps others away.
+/// Drops capabilities, so that no program executed from here has any, not even one executed as root. Without root there
+/// are none to drop; `no_new_privs` prevents gaining others.
 fn drop_capabilities(user: Option<(u32, u32)>) -> io::Result<()> {
     let becomes_root = user.is_some_and(|(uid, _)| uid == 0);
     if rustix::process::geteuid().is_root() {
@@ -86,7 +85,7 @@ fn drop_capabilities(user: Option<(u32, u32)>) -> io::Result<()> {
             }
         }
     }
-    // a kernel older than 4.3 has none
+    // kernels older than 4.3 have none
     let _ = rustix::thread::clear_ambient_capability_set();
     let own = rustix::thread::capabilities(None)?;
     let none_inherited = CapabilitySets {
@@ -96,20 +95,20 @@ fn drop_capabilities(user: Option<(u32, u32)>) -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, none_inherited)?)
 }
 
-/// Whether there may be more capabilities after one of which this is the answer to dropping it.
+/// Returns whether there may be more capabilities, given the result of dropping one.
 fn may_have_more(dropped: Result<(), Errno>, becomes_root: bool) -> Result<bool, Errno> {
     match dropped {
         Ok(()) => Ok(true),
         // the kernel knows no more
         Err(Errno::INVAL) => Ok(false),
-        // a container without CAP_SETPCAP: another user than root has none anyway
+        // a container without CAP_SETPCAP: users other than root have none anyway
         Err(Errno::PERM) if !becomes_root => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// An IPC namespace of its own, if that is allowed: shared memory, semaphores and message queues of
-/// System V and of POSIX end with the instance, and no other one sees them.
+/// Creates an IPC namespace, if that is allowed: shared memory, semaphores and message queues of System V and POSIX
+/// then end with the instance, and other instances do not see them.
 #[expect(
     deprecated,
     reason = "deprecated as it could close files that are in use; this flag does not"
@@ -129,7 +128,7 @@ mod tests {
             (Ok(()), true, Ok(true)),
             (Err(Errno::INVAL), true, Ok(false)),
             (Err(Errno::PERM), false, Ok(false)),
-            // root that executes a program would get them all
+            // as root, an executed program would get all of them
             (Err(Errno::PERM), true, Err(Errno::PERM)),
             (Err(Errno::NOSYS), false, Err(Errno::NOSYS)),
         ] {

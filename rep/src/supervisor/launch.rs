@@ -17,25 +17,25 @@ use rustix::process::{Pid, WaitStatus};
 use super::Orders;
 use crate::ledger::Limit;
 
-/// A process that was started for an instance, while it or one that it started runs.
+/// A process that was started for an instance, until it and everything that it started have ended.
 pub(super) struct Instance {
     pub(super) main: Pid,
     pub(super) status: Option<WaitStatus>,
-    /// When remaining processes are killed, as it was asked to end.
+    /// When remaining processes are killed, once it was asked to end.
     pub(super) kill_at: Option<Instant>,
     /// When it is killed if it has not ended by itself.
     pub(super) deadline: Option<Instant>,
-    /// Whether somebody ends it: the rep, or its death.
+    /// Whether it was told to end, by the rep or by the rep's death.
     pub(super) told: bool,
     /// The limit that it exceeded.
     pub(super) over: Option<Limit>,
 }
 
-/// The program that instances can run although they may not access its directory: the rep's own.
+/// The program that instances can run even if they may not access its directory: the rep's own.
 const OWN_PROGRAM: &str = "vendue";
 
-/// Starts the command. If the instance's user may not access the rep's own program (a checkout
-/// below root's home), it is opened with our rights and executed with the user's.
+/// Starts the command. If the instance's user may not access the rep's own program (a checkout below root's home, say),
+/// it is opened with our rights and executed with the user's.
 fn spawn(orders: &Orders) -> io::Result<Child> {
     let started = command(orders, &orders.command[0]).spawn();
     let Some(program) = started.is_err().then(|| own_program(orders)).flatten() else {
@@ -66,7 +66,7 @@ fn command(orders: &Orders, program: &OsStr) -> Command {
     command
 }
 
-/// The process will be one of the instance: of its user, in its directory, in a process group of its own.
+/// Makes a process part of the instance: it gets its user, its directory, and a process group of its own.
 pub(super) fn belong(command: &mut Command, orders: &Orders) {
     command.current_dir(&orders.directory).process_group(0);
     if let Some((uid, gid)) = orders.user {
@@ -110,13 +110,12 @@ impl Instance {
     }
 }
 
-/// Why the command could not be started, without its name: what a request runs must not appear in
-/// events.
+/// Returns why the command could not be started, without its name: what a request runs must not appear in events.
 fn cannot_run(program: &OsStr, error: &io::Error) -> String {
     let program = program.as_bytes();
     let is_path = program.contains(&b'/');
     let why = match error.kind() {
-        // also if a directory of PATH is not readable
+        // also if a directory in PATH is not readable
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if !is_path => {
             "no such program in PATH".to_owned()
         }
@@ -130,7 +129,7 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> String {
     format!("cannot run the command: {why}{hint}")
 }
 
-/// The control group that supervisors are in, beside those of their instances.
+/// The control group for supervisors, next to those of their instances.
 pub(crate) const SUPERVISORS: &str = "supervisors";
 
 fn join(cgroup: &Path) -> io::Result<()> {

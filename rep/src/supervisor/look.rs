@@ -1,4 +1,4 @@
-//! The limits that a supervisor enforces itself, by looking at its instance from time to time.
+//! Enforces limits by checking an instance periodically.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use shared::proc::{Process, memory_kib};
 use super::Orders;
 use crate::{ledger::Limit, tree};
 
-/// How often the processes and their memory are looked at.
+/// How often the processes and their memory are checked.
 const PROCESSES: Duration = Duration::from_millis(500);
-/// How often the files are looked at …
+/// How often the files are checked, unless that takes long; see [`FILES_PAUSE`].
 const FILES: Duration = Duration::from_secs(5);
-/// … unless that takes long: the pause is this many times as long as a look, so that looking takes
-/// no more than a twentieth of a processor.
+/// The pause between checks of files is at least this many times as long as a check, so that checks take at most a
+/// twentieth of a processor.
 const FILES_PAUSE: u32 = 20;
 
-/// When the supervisor looks next at what.
+/// When the supervisor makes the next check of each kind.
 #[derive(Debug)]
 pub(super) struct Looks {
     processes_at: Option<Instant>,
@@ -23,8 +23,8 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// For an instance that starts now; a limit that the kernel enforces, or that there is not,
-    /// needs no look.
+    /// Creates the schedule for an instance that starts now. Limits that the kernel enforces, or that do not exist,
+    /// need no checks.
     pub(super) fn new(orders: &Orders, now: Instant) -> Self {
         let processes = orders.watch_mb > 0 || orders.watch_processes > 0;
         Self {
@@ -33,12 +33,12 @@ impl Looks {
         }
     }
 
-    /// When the next one is due.
+    /// Returns when the next check is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.processes_at.into_iter().chain(self.files_at).min()
     }
 
-    /// Looks at what is due; the limit that the instance exceeds.
+    /// Makes the checks that are due. Returns the limit that the instance exceeds.
     pub(super) fn look(
         &mut self,
         orders: &Orders,
@@ -66,8 +66,7 @@ impl Looks {
 }
 
 fn over_files(orders: &Orders) -> Option<Limit> {
-    // a directory that cannot be read is its owner's own doing only without root, and then it is
-    // looked at again
+    // without root, the directory can be unreadable, which is its owner's own doing; it is checked again later
     let usage = tree::measure(&orders.directory, tree::MOST_FILES).ok()?;
     if usage.bytes > orders.disk_mb.saturating_mul(1 << 20) {
         return Some(Limit::Disk);
@@ -75,8 +74,8 @@ fn over_files(orders: &Orders) -> Option<Limit> {
     usage.cut_short.then_some(Limit::Files)
 }
 
-/// The resident memory of these processes, MiB, without pages of files on disk; memory that they
-/// share with each other is counted for each.
+/// Returns the resident memory of these processes in MiB, without pages of files on disk; memory that processes share
+/// is counted for each.
 fn resident_mb(processes: &[Process]) -> u64 {
     let amount = |pid, name| memory_kib(pid, name).unwrap_or(0);
     let kib: u64 = processes

@@ -1,10 +1,9 @@
-//! The supervisor of one instance: a small process between the rep and the command. It starts the
-//! command, ends every process that the command started, and reports how it ended. When the rep is
-//! gone, it ends everything at once.
+//! The supervisor of one instance: a small process between the rep and the command. It starts the command, ends every
+//! process that the command started, and reports how it ended. When the rep is gone, it ends everything at once.
 //!
-//! It is the same program as the rep, called with `supervise DIRECTORY` (the directory identifies
-//! the instance in lists of processes). Its instructions come over its socket. It has no threads
-//! and no runtime and stays small, as there is one for each instance.
+//! It is `vendue-supervisor` or, without that, the same program as the rep, called with `supervise DIRECTORY` (the
+//! directory identifies the instance in process lists). It gets its orders over its socket. It has no threads and no
+//! runtime and stays small, as there is one for each instance.
 
 mod confine;
 mod launch;
@@ -46,23 +45,23 @@ use crate::{
     leftovers, tree,
 };
 
-/// What a rep writes to end the instance with SIGTERM first.
+/// The byte that tells the supervisor to end the instance, with SIGTERM first.
 pub(crate) const END: u8 = b't';
-/// What a rep writes to kill it without asking first.
+/// The byte that tells the supervisor to kill the instance without SIGTERM.
 pub(crate) const KILL: u8 = b'k';
-/// How often processes that are still there are killed again.
+/// How often processes that are still alive are killed again.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
-/// After this time, processes that cannot be killed are left, and reported.
+/// How long to try to kill processes; those that cannot be killed are then left and reported.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The entry point of a program called with `supervise`. Its standard input is a socket to the rep,
-/// over which its instructions come. Call it before any thread is started.
+/// The entry point of a program called with `supervise`. Its standard input is a socket to the rep, over which it gets
+/// its orders. Must be called before any thread is started.
 pub fn main() -> ExitCode {
     let Ok(rep) = rep_socket() else {
         eprintln!("`supervise` is an internal command; it is not meant to be run directly");
         return ExitCode::from(2);
     };
-    // the command must not inherit what was open where the rep was started
+    // the command must not inherit files that were open where the rep was started
     close_fds::set_fds_cloexec(3, &[]);
     match hide_from_own_user().and_then(|()| supervise(rep)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -73,17 +72,17 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Standard input, if it is a connected socket.
+/// Returns standard input, if it is a connected socket.
 fn rep_socket() -> io::Result<UnixStream> {
-    // not through `io::stdin`, which would allocate a buffer
+    // not with `io::stdin`, which would allocate a buffer
     let rep = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
     rep.peer_addr()?;
     Ok(rep)
 }
 
 fn supervise(mut rep: UnixStream) -> io::Result<()> {
-    // away from the terminal at which the rep was started: Ctrl-C there is for the rep alone, and an
-    // instance that could open it could type for whoever sits there
+    // detaches from the terminal in which the rep was started: Ctrl-C there is only for the rep, and an instance that
+    // could open the terminal could type on behalf of its user
     rustix::process::setsid()?;
     // both the signal and the end of the socket mean that the rep is gone
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -94,15 +93,15 @@ fn supervise(mut rep: UnixStream) -> io::Result<()> {
 
 struct Supervisor {
     own: Pid,
-    /// To the rep and from it.
+    /// To and from the rep.
     rep: UnixStream,
-    /// A byte for each SIGCHLD.
+    /// Receives a byte for each SIGCHLD.
     children: UnixStream,
-    /// A byte for each termination signal.
+    /// Receives a byte for each termination signal.
     end_signals: UnixStream,
-    /// Says that the instance's user is in use.
+    /// Shows that the instance's user is in use.
     user_lock: Option<File>,
-    /// Says that the directory of the rep's instances is in use.
+    /// Shows that the directory of the rep's instances is in use.
     _home: Option<File>,
 }
 
@@ -112,7 +111,7 @@ impl Supervisor {
         rustix::thread::set_name(c"supervisor")?;
         let own = rustix::process::getpid();
         rustix::process::set_child_subreaper(Some(own))?;
-        // a report is a short line, and there are few: they always fit in the socket's buffer
+        // reports are few and short: they always fit into the socket's buffer
         rep.set_nonblocking(true)?;
         let user_lock = confine::hold_user(orders)?;
         let home = confine::hold_home(orders)?;
@@ -148,14 +147,13 @@ impl Supervisor {
         if let Some(home) = orders.directory.parent()
             && !parent_lives(orders)
         {
-            // the last supervisor removes the rep's group; where others are left, this has no
-            // effect
+            // the last supervisor removes the rep's directory; while there are others, this has no effect
             let _ = fs::remove_dir(home);
         }
         self.send(&SupervisorReport::Ended(ended));
     }
 
-    /// Starts the command, after all that comes before it.
+    /// Starts the command, after everything that must come before it.
     fn begin(&mut self, orders: &Orders) -> Result<Instance, EndReason> {
         let confined = confine::confine(orders);
         confined.map_err(|e| EndReason::Failed(format!("cannot confine it: {e}")))?;
@@ -165,7 +163,7 @@ impl Supervisor {
         launch(orders).map_err(EndReason::Failed)
     }
 
-    /// Hands over what the instance has left in its result file, before that is removed.
+    /// Passes on the content of the instance's result file before the file is removed.
     fn report_result(&mut self, orders: &Orders) {
         if !orders.has_result {
             return;
@@ -181,7 +179,7 @@ impl Supervisor {
         }
     }
 
-    /// Removes what the instance leaves: its control group, its directory, other files of its user.
+    /// Removes what the instance leaves: its control group, its directory, and other files of its user.
     fn clean_up(&mut self, orders: &Orders) {
         if let Some(cgroup) = &orders.cgroup {
             let _ = fs::remove_dir(cgroup);
@@ -196,17 +194,17 @@ impl Supervisor {
             && self.descendants().is_empty()
         {
             leftovers::remove_files(&[uid]);
-            // nothing of it is left: the user can be given to another instance
+            // nothing of it is left, so another instance can have the user
             let _ = lock.set_len(0);
         }
     }
 
-    /// Sends to the rep, unless that is gone.
+    /// Sends a report to the rep, unless the rep is gone.
     fn send(&mut self, status: &SupervisorReport) {
         let _ = self.rep.write_all(status.to_line().as_bytes());
     }
 
-    /// Returns when what is left of the instance must be killed, if there is anything.
+    /// Watches the instance until what is left of it, if anything, must be killed.
     fn watch(&mut self, orders: &Orders, instance: &mut Instance) {
         let mut looks = Looks::new(orders, Instant::now());
         loop {
@@ -232,8 +230,7 @@ impl Supervisor {
                 return;
             }
             if instance.status.is_some() {
-                // the command has ended after a stop: others of its processes may still be shutting
-                // down
+                // the command has ended after a stop, but others of its processes may still be shutting down
                 let others = instance.kill_at.is_some() && !self.descendants().is_empty();
                 if !others {
                     return;
@@ -246,7 +243,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits for a signal, a message of the rep, or the next check.
+    /// Waits for a signal, a message from the rep, or the next check.
     fn wait(&self, looks: &Looks, instance: &Instance) {
         let until = ends_at(instance).into_iter().chain(looks.next()).min();
         let timeout = until.map(|at| at.saturating_duration_since(Instant::now()));
@@ -257,11 +254,11 @@ impl Supervisor {
             PollFd::new(&self.end_signals, flags),
             PollFd::new(&self.rep, flags),
         ];
-        // interrupted by a signal: that is what we wait for
+        // an interruption by a signal is what we wait for
         let _ = poll(&mut all, timeout.as_ref());
     }
 
-    /// SIGTERM to the command's process group, and to processes that have left it.
+    /// Sends SIGTERM to the command's process group and to processes that have left it.
     fn ask_to_end(&self, orders: &Orders, instance: &mut Instance) {
         if instance.kill_at.is_some() {
             return;
@@ -275,12 +272,12 @@ impl Supervisor {
         }
     }
 
-    /// As this is a subreaper, a process whose parent has died is found, too.
+    /// Returns all descendants. As this is a subreaper, they include processes whose parent has died.
     fn descendants(&self) -> Vec<Process> {
         descendants(self.own.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// Kills until no child is left: processes forked meanwhile are killed in the next round.
+    /// Kills until no child is left: processes forked in the meantime are killed in the next round.
     fn kill_all(&mut self, instance: &mut Instance) {
         let give_up = Instant::now() + KILL_PATIENCE;
         while !reap(instance) {
@@ -298,7 +295,7 @@ impl Supervisor {
     }
 }
 
-/// When what is left of it is killed.
+/// Returns when what is left of it is killed.
 fn ends_at(instance: &Instance) -> Option<Instant> {
     instance.kill_at.into_iter().chain(instance.deadline).min()
 }
@@ -308,7 +305,7 @@ fn parent_lives(orders: &Orders) -> bool {
     parent == Some(orders.parent)
 }
 
-/// A stream with a byte for each of these signals.
+/// Returns a stream that receives a byte for each of these signals.
 fn signals(signals: &[i32]) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     for signal in signals {
@@ -353,7 +350,7 @@ fn read_rep(rep: &mut UnixStream) -> FromRep {
     }
 }
 
-/// Collects children that have ended; true if there are none left at all.
+/// Reaps children that have ended; returns true if none are left at all.
 fn reap(instance: &mut Instance) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -371,7 +368,7 @@ fn reap(instance: &mut Instance) -> bool {
 
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // gone already, or not ours to signal: it is checked again
+        // gone already, or not ours to signal: this is checked again
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
@@ -391,7 +388,7 @@ fn how_it_ended(orders: &Orders, instance: &Instance) -> EndReason {
     over.map_or(by_status, EndReason::Over)
 }
 
-/// Whether the kernel has killed a process of this control group for its memory (v2, v1).
+/// Returns whether the kernel has killed a process of this control group because of its memory limit (v2, v1).
 fn killed_for_memory(cgroup: &Path) -> bool {
     ["memory.events", "memory.oom_control"]
         .iter()

@@ -1,4 +1,4 @@
-//! A supervisor's instructions over its socket, and its reports to the rep.
+//! A supervisor's orders and its reports to the rep, over its socket.
 
 use std::{
     collections::BTreeMap,
@@ -12,39 +12,39 @@ use placement::RunSource;
 
 use crate::ledger::{EndReason, Limit};
 
-/// The longest instructions, bytes: more than any server's `max_payload` (64 MiB).
+/// The longest orders, in bytes: more than the `max_payload` of any server (64 MiB).
 const MAX_BYTES: u32 = 80 << 20;
 
-/// A supervisor's instructions, the first message on its socket.
+/// A supervisor's orders, the first message on its socket.
 ///
-/// They are not in the supervisor's own environment or on its command line: it runs as the rep's
-/// user, and what the request chose (`LD_PRELOAD`, say) must only reach the command.
+/// They are not passed in the supervisor's own environment or on its command line: it runs as the rep's user, and what
+/// the request chose (`LD_PRELOAD`, say) must only reach the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Orders {
-    /// The rep; the instance ends when it is gone.
+    /// The rep's process id; the instance ends when the rep is gone.
     pub(crate) parent: u32,
-    /// Between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     pub(crate) grace_ms: u64,
-    /// The user and group that the command runs as; none = the supervisor's own.
+    /// The user and group that the command runs as; none stands for the supervisor's own.
     pub(crate) user: Option<(u32, u32)>,
-    /// The file that says that this user is the instance's alone, to be held while anything of the
-    /// instance may live; none = others have the same user.
+    /// The file that reserves this user for the instance, to be held while any part of the instance may be alive; none
+    /// if others have the same user.
     pub(crate) user_lock: Option<PathBuf>,
     /// The control group that the command runs in.
     pub(crate) cgroup: Option<PathBuf>,
-    /// The memory limit to enforce by polling, MiB; 0 = none.
+    /// The memory limit to enforce by polling, in MiB; 0 = none.
     pub(crate) watch_mb: u64,
-    /// The disk limit, MiB; 0 = none.
+    /// The disk limit, in MiB; 0 = none.
     pub(crate) disk_mb: u64,
-    /// The most processes and threads of its user, where the user is the instance's alone.
+    /// The most processes and threads of its user, if the user is exclusive to the instance.
     pub(crate) max_processes: u64,
-    /// The most processes to enforce by polling; 0 = the kernel does.
+    /// The most processes, to be enforced by polling; 0 = the kernel enforces it.
     pub(crate) watch_processes: u64,
-    /// The most open files of each process.
+    /// The most open files per process.
     pub(crate) max_files: u64,
-    /// Its working directory, removed when it has ended.
+    /// Its working directory, removed after it has ended.
     pub(crate) directory: PathBuf,
-    /// Whether what it leaves in its result file is reported.
+    /// Whether the content of its result file is reported.
     pub(crate) has_result: bool,
     /// What the instance is made from.
     pub(crate) source: Option<SourceOrders>,
@@ -57,19 +57,19 @@ pub(crate) struct Orders {
 /// What is put into the instance's directory before its command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SourceOrders {
-    /// Where it is fetched, and what it must be.
+    /// Where to fetch it, and its checksum.
     pub(crate) what: RunSource,
-    /// The directory in which the cell keeps sources; none = it keeps none.
+    /// The directory in which the cell keeps sources; none if it keeps none.
     pub(crate) cache: Option<PathBuf>,
     /// How long it may take.
     pub(crate) timeout_ms: u64,
-    /// The file with authorities that servers may be of, beside those that the system trusts.
+    /// A file with certificate authorities that are trusted in addition to the system's.
     pub(crate) authorities: Option<PathBuf>,
 }
 
 impl Orders {
-    /// Writes them, preceded by their length. Fields end with a NUL; one that contains one is an error: it would be
-    /// read as several, some of which the supervisor obeys as the rep's user.
+    /// Writes the orders, preceded by their length. Fields end with a NUL. A field that contains one is an error: it
+    /// would be read as several, some of which the supervisor obeys as the rep's user.
     pub(crate) fn write_to(&self, to: &mut impl Write) -> io::Result<()> {
         let (mut body, mut has_nul) = (Vec::new(), false);
         let mut field = |text: &OsStr| {
@@ -208,9 +208,9 @@ impl Orders {
 pub(crate) enum SourceFrom {
     /// It was fetched.
     Network,
-    /// The cell had it.
+    /// The cell already had it.
     Cache,
-    /// It could not be fetched, was another one than expected, or could not be unpacked.
+    /// It could not be fetched, had an unexpected checksum, or could not be unpacked.
     Nowhere,
 }
 
@@ -231,13 +231,13 @@ impl SourceFrom {
 pub(crate) enum SupervisorReport {
     /// The command runs as this process.
     Runs(u32),
-    /// What became of its source.
+    /// Where its source came from.
     Source(SourceFrom),
     /// A line for the log.
     Note(String),
-    /// What is in its result file.
+    /// The content of its result file.
     Result(String),
-    /// It has ended, with all its processes.
+    /// It has ended, together with all its processes.
     Ended(EndReason),
 }
 
@@ -248,7 +248,7 @@ impl SupervisorReport {
             SupervisorReport::Runs(pid) => format!("runs {pid}\n"),
             SupervisorReport::Source(from) => format!("source {}\n", from.word()),
             SupervisorReport::Note(text) => format!("note {}\n", one_line(text)),
-            // no text of JSON has a line feed in it
+            // JSON never needs a line feed
             SupervisorReport::Result(text) => format!("result {}\n", one_line(text)),
             SupervisorReport::Ended(EndReason::Exit(code)) => format!("exit {code}\n"),
             SupervisorReport::Ended(EndReason::Signal(number)) => format!("signal {number}\n"),

@@ -1,4 +1,4 @@
-//! What an instance leaves in its result file.
+//! The content of an instance's result file.
 
 use std::{
     fs::File,
@@ -11,13 +11,13 @@ use rustix::fs::{Mode, OFlags, open};
 
 /// The file's name in the directory of the instance.
 pub(crate) const RESULT_FILE: &str = "result.json";
-/// The most that is read of it, bytes.
+/// The most bytes that are read of it.
 const MAX_BYTES: u64 = 32 << 10;
 
-/// What is in the file; nothing without one. It is read with the rights of the rep, so a link is not followed, and what
-/// is not the instance's own, such as another name of somebody's file, is not read.
+/// Returns the content of the file; none if there is no file. It is read with the rights of the rep, so a link is not
+/// followed, and a file that is not the instance's own (a hard link to another user's file, say) is not read.
 pub(super) fn read(directory: &Path, owner: Option<u32>) -> Result<Option<String>, String> {
-    // a FIFO must not make the supervisor wait
+    // opening a FIFO must not block the supervisor
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened: Result<OwnedFd, _> = open(directory.join(RESULT_FILE), flags, Mode::empty());
     let file = match opened {

@@ -1,5 +1,5 @@
-//! A cell alone, for tests: `mini-rep URL CONFIG` (as JSON), and what it calls itself with. Also an instance that
-//! can be checked: `mini-rep serve FILE`.
+//! A single cell for tests: `mini-rep URL CONFIG` (as JSON), together with the internal commands that it calls itself
+//! with. Also an instance that can be checked: `mini-rep serve FILE`.
 
 use std::{
     env,
@@ -63,7 +63,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// Answers GET /up on `PORT` with the status in a file, once there is one, and all else with 404.
+/// Answers GET /up on `PORT` with the status in a file, once that exists, and everything else with 404.
 fn answer(file: &str) -> Result<(), Box<dyn Error>> {
     while fs::metadata(file).is_err() {
         thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! A rep in a process of its own, also as another user than the test's.
+//! A rep in a separate process, which may run as a different user than the test.
 
 use std::{
     fs::{self, Permissions},
@@ -17,13 +17,13 @@ use crate::harness::{Cell, subjects};
 
 /// A user who is not root.
 pub(crate) const NOBODY: u32 = 65_534;
-/// In the environment of such a rep.
+/// A variable in the environment of such a rep.
 pub(crate) const SECRET: &str = "SECRET=of-the-rep";
 
-/// A cell in its own process, which is killed at the end.
+/// A cell in a separate process, which is killed on drop.
 pub(crate) struct Apart {
     child: Child,
-    /// Holds a copy of its program, which any user may execute.
+    /// A copy of its program that any user may execute.
     _program: TempDir,
 }
 
@@ -49,14 +49,14 @@ impl Drop for Apart {
     }
 }
 
-/// A directory that every user may pass through.
+/// Creates a directory that every user may pass through.
 pub(crate) fn open_directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
     directory
 }
 
-/// A directory that belongs to this user.
+/// Creates a directory that belongs to this user.
 pub(crate) fn home_of(user: Option<u32>) -> TempDir {
     let home = open_directory();
     if user.is_some() {
@@ -65,7 +65,7 @@ pub(crate) fn home_of(user: Option<u32>) -> TempDir {
     home
 }
 
-/// A cell with these settings of processes, which runs as this user (only root may choose one).
+/// Starts a cell with these process settings as this user (only root may choose one).
 pub(crate) fn apart(server: &NatsServer, name: &str, executor: &Value, user: Option<u32>) -> Apart {
     let mut executor = executor.clone();
     executor["kind"] = value!("process");
@@ -87,7 +87,7 @@ pub(crate) fn apart(server: &NatsServer, name: &str, executor: &Value, user: Opt
     }
 }
 
-/// A client for a cell that is not in this process.
+/// Returns a client for a cell in another process.
 pub(crate) async fn client_of(server: &NatsServer, name: &str) -> Cell {
     let client = server.client().await;
     eventually("the cell's state", async || {

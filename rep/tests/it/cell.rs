@@ -1,4 +1,4 @@
-//! Bids, starts, stops and drain of a cell with a simulated executor.
+//! Bids, starts, stops and drains of a cell with a simulated executor.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn a_bid_is_short_if_the_last_advertisement_is_still_right() {
     assert!(short.get("total").is_none(), "{short}");
 
     cell.must_start(vec![work("web", 0)]).await;
-    // whatever was advertised by then, the bid has the version of the ledger
+    // whatever has been advertised by then, the bid has the version of the ledger
     let seq = cell.state().await["seq"].clone();
     let bid = bid().await;
     assert_eq!(bid["seq"], seq);
@@ -132,7 +132,7 @@ async fn what_cannot_be_taken_is_refused_with_its_reason() {
     believed_none.work[1].believed = Some(1);
     let refused = reasons(&believed_none).await;
     assert_eq!(refused[0], ("changed".into(), Some(0), Some(1)));
-    // the second one was right about what there is by then
+    // the second one was right about what is there by then
     assert_eq!(refused.len(), 1);
     cell.end().await;
 }
@@ -345,7 +345,7 @@ async fn a_start_that_waited_out_a_blocked_link_never_runs() {
     cell.end().await;
 }
 
-/// It was cut off when another rep was started under its name: the older one leaves, however late it is back.
+/// It was cut off when another rep started under its name: the older one leaves, however late it comes back.
 #[tokio::test]
 async fn a_rep_that_was_replaced_while_it_was_cut_off_leaves() {
     let server = NatsServer::start().await;
@@ -364,14 +364,14 @@ async fn a_rep_that_was_replaced_while_it_was_cut_off_leaves() {
     link.block();
     let new = Cell::start_through(&server.url(), client, config).await;
     let mut adverts = subscribe(&server, "vendue.cell.a.advert").await;
-    // it is not new any more: else it would give way to the older one
+    // it is no longer new, as otherwise it would give way to the older one
     let later = |a: &Value| a["incarnation"] != *first && a["clock_ms"].as_u64() > Some(600);
     next_where(&mut adverts, later).await;
     link.unblock();
     let gone = old.task.await.unwrap();
     assert!(matches!(gone, Err(RepError::NameTaken { .. })), "{gone:?}");
     assert!(!new.task.is_finished());
-    // the server may still know the old one's subscription, and choose it
+    // the server may still know the old rep's subscription and choose that
     eventually("the new one's state", async || {
         let asked = async_nats::Request::new().timeout(Some(Duration::from_millis(500)));
         let state = new

@@ -1,4 +1,4 @@
-//! A cell under test, its server, and how to talk to it.
+//! A cell under test, its server, and functions to talk to it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ pub(crate) struct Cell {
     pub(crate) task: JoinHandle<Result<RepExit, RepError>>,
 }
 
-/// A simulated cell with 1,000 MiB of each.
+/// Returns the configuration of a simulated cell with 1,000 MiB of each resource.
 pub(crate) fn config(name: &str) -> RepConfig {
     let mut config = RepConfig::new(name, "z1", Resources::new(1_000, 1_000, 100));
     config.executor = ExecutorKind::Simulated(SimulatedConfig::default());
@@ -81,7 +81,7 @@ impl Cell {
         }
     }
 
-    /// Asks the cell; returns the body of the answer.
+    /// Sends a request to the cell, and returns the body of the answer.
     pub(crate) async fn ask(&self, what: &str, body: impl Into<Bytes>) -> Value {
         let subject = subjects().cell(&self.name, what);
         let answer = self.client.request(subject, body.into()).await.unwrap();
@@ -92,7 +92,7 @@ impl Cell {
         self.ask("state", "").await
     }
 
-    /// A start for this cell as it is now, good for 5 s.
+    /// Returns a start for this cell as it is now, valid for 5 s.
     pub(crate) async fn start_of(&self, work: Vec<Work>) -> CellStart {
         let state = self.state().await;
         CellStart {
@@ -135,14 +135,14 @@ impl Cell {
         .await
     }
 
-    /// Ends the cell in order.
+    /// Ends the cell in an orderly way.
     pub(crate) async fn end(self) -> RepExit {
         self.shutdown.cancel();
         self.task.await.unwrap().unwrap()
     }
 }
 
-/// One LRP of 100 MiB of each.
+/// Returns an LRP of 100 MiB of each resource.
 pub(crate) fn work(app: &str, index: u32) -> Work {
     Work {
         index,
@@ -150,7 +150,7 @@ pub(crate) fn work(app: &str, index: u32) -> Work {
     }
 }
 
-/// One LRP that runs this.
+/// Returns an LRP that runs this command.
 pub(crate) fn command(app: &str, words: &[&str]) -> Work {
     Work {
         run: Some(Arc::new(Run {
@@ -174,7 +174,7 @@ pub(crate) fn field<T: DeserializeOwned>(value: &Value, name: &str) -> T {
     serde_json::from_value(value[name].clone()).unwrap_or_else(|e| panic!("{name}: {e}: {value}"))
 }
 
-/// The next message; fails when none comes for a long time.
+/// Returns the next message; fails if none arrives for a long time.
 pub(crate) async fn next(messages: &mut Subscriber) -> Value {
     let message = tokio::time::timeout(testkit::DEFAULT_DEADLINE, messages.next())
         .await
@@ -183,7 +183,7 @@ pub(crate) async fn next(messages: &mut Subscriber) -> Value {
     from(&message.payload)
 }
 
-/// The next message that this accepts.
+/// Returns the next message that `accept` accepts.
 pub(crate) async fn next_where(
     messages: &mut Subscriber,
     accept: impl Fn(&Value) -> bool,
@@ -196,7 +196,7 @@ pub(crate) async fn next_where(
     }
 }
 
-/// A cell that runs processes; what supervises them is the test's own small program.
+/// Returns the configuration of a cell that runs processes, supervised by the test's own small program.
 pub(crate) fn process_config(name: &str) -> RepConfig {
     let mut config = config(name);
     config.executor = ExecutorKind::Process(ProcessConfig {
@@ -206,13 +206,13 @@ pub(crate) fn process_config(name: &str) -> RepConfig {
     config
 }
 
-/// Whether the process is there; one that only waits to be collected is not.
+/// Returns whether the process is alive; a zombie is not.
 pub(crate) fn lives(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
 }
 
-/// All processes whose command line contains this word.
+/// Returns all processes whose command line contains this word.
 pub(crate) fn processes_with(word: &str) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -223,7 +223,7 @@ pub(crate) fn processes_with(word: &str) -> Vec<u32> {
         .collect()
 }
 
-/// A subscription that the server has when this returns.
+/// Subscribes, and returns once the server knows the subscription.
 pub(crate) async fn subscribe(server: &NatsServer, subject: &str) -> async_nats::Subscriber {
     let client = server.client().await;
     let subscriber = client.subscribe(subject.to_owned()).await.unwrap();
@@ -231,7 +231,7 @@ pub(crate) async fn subscribe(server: &NatsServer, subject: &str) -> async_nats:
     subscriber
 }
 
-/// The process that started this one.
+/// Returns the process that started this one.
 pub(crate) fn parent(pid: u32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, rest) = stat.rsplit_once(") ").unwrap();

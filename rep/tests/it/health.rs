@@ -9,9 +9,9 @@ use testkit::{NatsServer, eventually};
 
 use crate::harness::{Cell, command, next_where, process_config, subscribe};
 
-/// An instance that answers with the status in the file `status` of `directory`, and listens once there is one.
+/// Returns an instance that answers with the status in the file `status` of `directory`, and listens once that exists.
 fn server(directory: &Path, checks: &Value) -> Work {
-    // where instances of any user can execute it
+    // copied to where instances of any user can execute it
     let program = directory.join("program");
     std::fs::copy(env!("CARGO_BIN_EXE_mini-rep"), &program).unwrap();
     let status = directory.join("status");
@@ -30,7 +30,7 @@ fn server(directory: &Path, checks: &Value) -> Work {
     }
 }
 
-/// A directory that instances of any user can read.
+/// Creates a directory that instances of any user can read.
 fn open_directory() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();

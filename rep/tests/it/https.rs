@@ -1,4 +1,4 @@
-//! A web server with TLS and an authority of its own, and what an instance is made from there.
+//! A web server with TLS and its own certificate authority, and instances made from its content.
 
 use std::{
     fs,
@@ -29,8 +29,8 @@ use crate::{
 
 const BODY: &[u8] = b"#!/bin/sh\nexit 5\n";
 
-/// Answers every request over TLS with [`BODY`]; returns the port and the authority's certificate. It ends with the
-/// test program.
+/// Answers every request over TLS with [`BODY`]; returns the port and the authority's certificate. It runs until the
+/// test program ends.
 fn serve() -> (u16, String) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -67,7 +67,7 @@ fn answer(stream: TcpStream, config: Arc<ServerConfig>) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
-        // a client that does not trust the certificate goes away
+        // a client that does not trust the certificate disconnects
         if !matches!(stream.read(&mut byte), Ok(1)) {
             return;
         }

@@ -1,5 +1,5 @@
-//! What an instance cannot reach: rights, other processes, descriptors. Most of it needs root, which
-//! gives each instance a user of its own.
+//! What an instance cannot reach: rights, other processes, descriptors. Most of these tests need root, which gives each
+//! instance a user of its own.
 
 use std::{fs, process::Command};
 
@@ -17,7 +17,7 @@ use crate::{
     harness::{Cell, command, field, json, parent, process_config},
 };
 
-/// The lines of an app's output.
+/// Returns the lines of an app's output.
 async fn output(cell: &Cell, app: &str) -> Vec<String> {
     let answer = cell.ask("logs", json(&value!({"app": app}))).await;
     let lines: Vec<Value> = field(&answer, "lines");
@@ -81,7 +81,7 @@ async fn an_instance_has_no_rights_and_its_limits() {
     cell.end().await;
 }
 
-/// Whoever can open a terminal can type for the one who sits there, where the kernel lets him.
+/// A process that can open a terminal can type on behalf of its user, if the kernel allows that.
 #[tokio::test]
 async fn an_instance_has_no_terminal() {
     let server = NatsServer::start().await;
@@ -110,7 +110,7 @@ async fn an_instance_has_no_terminal() {
 #[tokio::test]
 async fn two_instances_are_two_users() {
     if !rustix::process::geteuid().is_root() {
-        return; // without root they are the rep's own, which the documentation says
+        return; // without root, the users are the rep's own, as documented
     }
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("users")).await;
@@ -130,7 +130,7 @@ async fn two_instances_are_two_users() {
 #[tokio::test]
 async fn files_outside_the_directory_go_with_the_user() {
     if !rustix::process::geteuid().is_root() {
-        return; // without a user of its own its files are not known, which the documentation says
+        return; // without a user of its own, its files cannot be found, as documented
     }
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("files")).await;
@@ -150,7 +150,7 @@ async fn files_outside_the_directory_go_with_the_user() {
     cell.end().await;
 }
 
-/// For each process, the acts that this one may do to it.
+/// A program that prints, for each process, what it may do to that process.
 const REACH: &str = r#"
 #include <errno.h>
 #include <fcntl.h>
@@ -178,7 +178,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// What an instance of this cell may do to another one, to both supervisors, and to the rep.
+/// Returns what an instance of this cell may do to another one, to both supervisors, and to the rep.
 async fn reached(name: &str, user: Option<u32>) -> Vec<String> {
     let server = NatsServer::start().await;
     let tools = open_directory();
@@ -193,7 +193,7 @@ async fn reached(name: &str, user: Option<u32>) -> Vec<String> {
     let home = home_of(user);
     let rep = apart(&server, name, &value!({"state_dir": home.path()}), user);
     let cell = client_of(&server, name).await;
-    // a process has no environment yet in the moment in which its program is loaded
+    // a process has no environment while its program is being loaded
     assert!(
         proc::environment(rep.pid())
             .windows(SECRET.len())
@@ -241,12 +241,12 @@ async fn an_instance_cannot_read_trace_or_signal_anything_of_the_cell() {
     }
 }
 
-/// Needs root, to be someone else.
+/// Needs root, to become another user.
 #[tokio::test]
 async fn without_root_the_memory_of_the_rep_and_of_supervisors_is_closed() {
     let user = rustix::process::geteuid().is_root().then_some(NOBODY);
     let acts = reached("reach-nobody", user).await;
-    // they are the same user: signals, and other instances, are open
+    // they have the same user, so signals and other instances are accessible
     let expected = [
         "kill other",
         "kill rep",

@@ -1,4 +1,4 @@
-//! A rep in a process of its own: what is left when it, or a supervisor, is killed.
+//! A rep in a separate process: what is left when it, or a supervisor, is killed.
 
 use std::{fs, path::Path};
 
@@ -112,7 +112,7 @@ fn signal(pid: u32, signal: Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-/// Kills a rep and a supervisor so that neither can do anything about the death of the other.
+/// Kills a rep and a supervisor such that neither can react to the death of the other.
 async fn kill_both(rep: u32, instance: &Instance) {
     let supervisor = parent(instance.pid.unwrap()).unsigned_abs();
     for each in [rep, supervisor] {
@@ -131,17 +131,17 @@ async fn kill_both(rep: u32, instance: &Instance) {
     .await;
 }
 
-/// What a rep leaves whose supervisor was killed with it.
+/// What is left of a rep that was killed together with a supervisor.
 struct Left {
-    /// Stands in the command line of each process.
+    /// A word in the command line of each process.
     word: String,
     /// What ran.
     work: Work,
 }
 
-/// Starts a rep with an instance of three processes, and kills it and the instance's supervisor.
-/// Nothing is returned if nothing is left: every rep of this machine, also one of another test, ends
-/// what it finds without a rep, when it starts and every 30 s.
+/// Starts a rep with an instance of three processes, and kills it and the instance's supervisor. Returns none if
+/// nothing is left: every rep on this machine, including those of other tests, ends what it finds without a rep, when
+/// it starts and every 30 s.
 async fn leave(
     server: &NatsServer,
     name: &str,
@@ -172,7 +172,7 @@ async fn leave(
     Some(Left { word, work })
 }
 
-/// A cell in this place whose rep and supervisor are killed, and started again.
+/// Starts a cell in this place, kills its rep and supervisor, and starts it again.
 async fn leaves_and_ends(name: &str, executor: &Value, user: Option<u32>) {
     let server = NatsServer::start().await;
     let home = home_of(user);
@@ -191,7 +191,7 @@ async fn leaves_and_ends(name: &str, executor: &Value, user: Option<u32>) {
     assert_eq!(processes_with(&word), Vec::<u32>::new());
     let homes = fs::read_dir(home.path().join("instances")).unwrap();
     assert_eq!(homes.count(), 1, "that of the new one");
-    // files outside its directory are only known by a user of the instance alone
+    // files outside its directory can only be found if the instance has a user of its own
     let alone = user.is_none() && executor.get("run_as").is_none();
     let shared_file = Path::new("/dev/shm").join(&word);
     assert_eq!(shared_file.exists(), !alone);
@@ -217,7 +217,7 @@ async fn a_restarted_rep_ends_what_was_left_without_control_groups() {
     leaves_and_ends("left-users", &value!({"memory": "off"}), None).await;
 }
 
-/// Needs root, to be someone else.
+/// Needs root, to become another user.
 #[tokio::test]
 async fn a_restarted_rep_without_root_ends_what_was_left() {
     leaves_and_ends("left-nobody", &value!({}), Some(NOBODY)).await;

@@ -30,7 +30,7 @@ fn task(script: &str) -> Work {
     }
 }
 
-/// How the instance that runs this work ends.
+/// Runs this work, and returns how its instance ended.
 async fn end_of(cell: &Cell, work: Work, state: InstanceState) -> String {
     let id = work.instance;
     cell.must_start(vec![work]).await;
@@ -88,7 +88,7 @@ async fn too_many_processes_are_seen_where_the_user_is_shared() {
     let config = config_with("count", |process| {
         process.max_processes = 10;
         process.memory = MemoryLimit::Watch;
-        // the rep's own, which is only different from the default for root
+        // no user of the instance's own; for root, that is not the default
         process.run_as = rustix::process::geteuid()
             .is_root()
             .then(|| "nobody".into());
@@ -131,14 +131,14 @@ async fn what_asks_for_no_memory_has_the_limit_of_the_cell() {
     cell.end().await;
 }
 
-/// The control group of a process, where it is mounted as version 2.
+/// Returns the control group of a process, where version 2 is mounted.
 fn group_of(pid: u32) -> PathBuf {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
     Path::new("/sys/fs/cgroup").join(group.unwrap_or_else(|| panic!("{groups}")))
 }
 
-/// Whether reps can use control groups version 2 here; says so if not.
+/// Returns whether reps can use control groups version 2 here; prints a note if not.
 fn has_version_2() -> bool {
     let file = "/sys/fs/cgroup/cgroup.controllers";
     let controllers = fs::read_to_string(file).unwrap_or_default();
@@ -159,7 +159,7 @@ async fn control_groups_version_2_bound_memory_swap_and_processes() {
     let server = NatsServer::start().await;
     let config = config_with("version-2", |process| {
         process.max_processes = 20;
-        // a user that others have, too: the user's own limit does not count
+        // a user shared with others, so the user's own limit does not apply
         process.run_as = Some("nobody".into());
     });
     let cell = Cell::start(&server, config).await;
@@ -178,7 +178,7 @@ async fn control_groups_version_2_bound_memory_swap_and_processes() {
     assert_eq!(setting("memory.max"), (100_u64 << 20).to_string());
     assert_eq!(setting("memory.oom.group"), "1");
     assert_eq!(setting("pids.max"), "21");
-    // a kernel that does not account swap has no such file
+    // a kernel without swap accounting has no such file
     let swap = fs::read_to_string(group.join("memory.swap.max")).unwrap_or("0".into());
     assert_eq!(swap.trim(), "0");
     eventually("the kernel to refuse a process", async || {
@@ -197,7 +197,7 @@ async fn control_groups_version_2_bound_memory_swap_and_processes() {
     cell.wait_for(id, InstanceState::Exited).await;
     assert!(!group.exists());
 
-    // one process of two exceeds the limit: both end
+    // one of two processes exceeds the limit, and both end
     let hog = task("sleep 1000 & dd if=/dev/zero of=/dev/null bs=200M count=1; sleep 1000");
     let ended = end_of(&cell, hog, InstanceState::Crashed).await;
     assert_eq!(ended, "over its memory limit");

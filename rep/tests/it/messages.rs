@@ -1,4 +1,4 @@
-//! What a cell makes of the messages it gets: which it answers, where, and in which parts.
+//! How a cell handles messages: which it answers, where, and in how many parts.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn bad_input_is_answered_with_a_body_and_headers() {
             assert_eq!(error["error"]["field"], at, "{error}");
         }
     }
-    // it still works, and it counted them
+    // it still works, and has counted them
     cell.must_start(vec![work("web", 0)]).await;
     let stats = cell.client.request("$SRV.STATS.vendue-cell", "".into());
     let stats: Value = from(&stats.await.unwrap().payload);
@@ -151,7 +151,7 @@ async fn a_broadcast_is_answered_below_the_cells_own_subject_and_nowhere_else() 
     let answer = answer.unwrap().unwrap();
     assert_eq!(answer.subject.as_str(), "vendue.cell.a.answer.alice.n1");
     assert_eq!(from::<InstancesAnswer>(&answer.payload).cell, "a");
-    // what the cell sends is in order: an answer to the first would be here before this one
+    // the cell sends in order: an answer to the first question would arrive before this one
     cell.state().await;
     let heard = tokio::time::timeout(Duration::ZERO, elsewhere.next()).await;
     assert!(heard.is_err(), "{heard:?}");

@@ -14,7 +14,7 @@ async fn a_change_is_advertised_at_once_and_kept_over_a_restart() {
         let mut config = config("a");
         config.attributes.rack = Some("r0".into());
         config.attributes_file = Some(file.clone());
-        // none comes by itself in this test's time
+        // no advertisement is due by itself during this test
         config.interval = placement::Span(std::time::Duration::from_secs(600));
         config.ttl = placement::Span(std::time::Duration::from_secs(1200));
         config
@@ -44,7 +44,7 @@ async fn a_change_is_advertised_at_once_and_kept_over_a_restart() {
         (&json!(1), &json!(900))
     );
 
-    // nothing new is no new version
+    // nothing new, so no new version
     let again = cell.ask("set", body(&set)).await;
     assert_eq!(again["seq"], answer["seq"]);
     cell.end().await;

@@ -20,7 +20,7 @@ async fn stop(cell: &Cell, app: &str) {
     cell.ask("stop", json(&value!({"app": app}))).await;
 }
 
-/// A task that runs this shell script.
+/// Returns a task that runs this shell script.
 fn task(script: &str) -> Work {
     Work {
         kind: Kind::Task,
@@ -97,7 +97,7 @@ async fn a_process_runs_with_its_environment_and_its_output_is_published() {
     cell.end().await;
 }
 
-/// Appends the user and the program of each process that loads it to the file named in `MARKER`.
+/// A library that appends the user and the program of each process that loads it to the file named in `MARKER`.
 const PRELOADED: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +148,7 @@ async fn a_requests_environment_reaches_only_its_command() {
         assert!(line.starts_with(&format!("{user} ")), "{told}");
         assert!(!line.contains("mini-rep"), "{told}");
     }
-    // nor does anything else of the request stand where the supervisor is started
+    // nor is anything else of the request in the supervisor's environment
     let supervisor = parent(instance.pid.unwrap());
     let environment = fs::read(format!("/proc/{supervisor}/environ")).unwrap();
     assert!(environment.is_empty(), "{environment:?}");
@@ -164,7 +164,7 @@ async fn a_requests_environment_reaches_only_its_command() {
 #[tokio::test]
 async fn instances_inherit_no_open_files() {
     let server = NatsServer::start().await;
-    // as by `9< file` in a shell
+    // like `9< file` in a shell
     let secret = fs::File::open("/proc/self/status").unwrap();
     rustix::io::fcntl_setfd(&secret, rustix::io::FdFlags::empty()).unwrap();
     let cell = Cell::start(&server, process_config("open")).await;
@@ -192,7 +192,7 @@ async fn the_end_of_a_process_is_reported() {
         let ended = run(&cell, script, state).await;
         assert_eq!(ended.ended.as_deref(), Some(text), "{script}");
     }
-    // what a request runs appears in no event: not even the program's name
+    // what a request runs appears in no event, not even the name of the program
     for (app, words, text) in [
         (
             "path",
@@ -226,7 +226,7 @@ async fn a_stop_ends_everything_that_came_of_the_command() {
     let server = NatsServer::start().await;
     let cell = Cell::start(&server, process_config("tree")).await;
     let word = Uuid::new_v4().to_string();
-    // a child in the background, one that left the session, one that left twice
+    // a background child, one that left the session, and one that left twice
     let script = format!(
         ": {word}; sh -c 'sleep 1000; : {word}' & setsid sh -c 'sleep 1000; : {word}' & \
          (setsid sh -c '(sleep 1000; : {word}) & exit' &) ; wait"
@@ -336,7 +336,7 @@ async fn too_much(limit: MemoryLimit, name: &str) {
         process.memory = limit;
     }
     let cell = Cell::start(&server, config).await;
-    // 100 MiB are allowed; tail keeps all of what has no end of line
+    // 100 MiB are allowed; tail keeps all of an input without line ends
     let ended = run(
         &cell,
         "head -c 300m /dev/zero | tail",

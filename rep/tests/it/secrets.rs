@@ -1,4 +1,4 @@
-//! Secrets of the cell that instances get.
+//! Secrets of the cell that are given to instances.
 
 use std::{fs, sync::Arc};
 
@@ -42,7 +42,7 @@ async fn an_instance_gets_its_secrets_and_nobody_else_hears_of_them() {
     let mut all = cell.client.subscribe("vendue.>").await.unwrap();
     cell.client.flush().await.unwrap();
     let secrets = value!([{"file":"db","env":"DB"},{"file":"key","path":"keys/web"}]);
-    // the exit code says what the instance found
+    // the exit code tells what the instance found
     let script = "test \"$DB\" = s3''cret || exit 2; test \"$(cat keys/web)\" = k3''y || exit 3; \
                   test \"$(stat -c %a keys/web)\" = 600 || exit 4; \
                   test \"$(stat -c %u keys/web)\" = \"$(id -u)\" || exit 5";
@@ -51,7 +51,7 @@ async fn an_instance_gets_its_secrets_and_nobody_else_hears_of_them() {
     cell.must_start(vec![work]).await;
     let ended = cell.wait_for(id, InstanceState::Exited).await;
     assert_eq!(ended.ended.as_deref(), Some("exit 0"));
-    // the marker of the last message that counts
+    // marks the last message that counts
     cell.client.publish("vendue.end", "".into()).await.unwrap();
     while let Some(message) = futures_util::StreamExt::next(&mut all).await {
         let text = String::from_utf8_lossy(&message.payload);

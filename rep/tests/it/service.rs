@@ -22,7 +22,7 @@ fn kept_in(directory: &std::path::Path) -> RepConfig {
     config
 }
 
-/// A cell that keeps its state in this directory, and an instance that runs on it.
+/// Starts a cell that keeps its state in this directory, and an instance that runs on it.
 async fn with_web(server: &NatsServer, directory: &std::path::Path) -> (Cell, InstanceId) {
     let cell = Cell::start(server, kept_in(directory)).await;
     let web = command("web", &["sleep", "1000"]);
@@ -114,7 +114,7 @@ async fn a_cell_without_a_state_directory_says_that_it_forgets() {
     assert!(matches!(error, rep::RepError::Config(_)), "{error}");
 }
 
-/// An instance that a manager started.
+/// Makes this work that of a manager.
 fn managed(work: Work) -> Work {
     let wave = RequestId::new("m-0000000b-000000a1-3-17").unwrap();
     Work {
@@ -148,7 +148,7 @@ async fn a_rep_that_ends_gently_waits_until_a_manager_has_stopped_its_instances(
         .await;
     let mut seen = subscribe(&server, "vendue.event.stopped.*.a").await;
     ending.gently.cancel();
-    // it drains: a manager starts replacements, and stops what they replace
+    // it drains, which makes a manager start replacements and stop what they replace
     next_where(&mut adverts, |a| {
         a["evacuating"] == true && a["ttl"] != "0s"
     })

@@ -1,4 +1,4 @@
-//! What instances are made from: fetched, checked, kept and unpacked by real processes.
+//! Sources of instances: fetched, checked, kept and unpacked by real processes.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ pub(crate) fn sum(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
-/// An archive with a program that ends with this code.
+/// Returns an archive with a program that exits with this code.
 fn program(code: u32) -> Vec<u8> {
     let script = format!("#!/bin/sh\ncat data/text\nexit {code}\n");
     let mut builder = tar::Builder::new(Vec::new());
@@ -50,7 +50,7 @@ fn program(code: u32) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// A task made from this.
+/// Returns a task made from this source.
 pub(crate) fn task(words: &[&str], url: String, sha256: String) -> Work {
     let work = command("task", words);
     let run = Run {
@@ -64,7 +64,7 @@ pub(crate) fn task(words: &[&str], url: String, sha256: String) -> Work {
     }
 }
 
-/// Runs it to its end.
+/// Runs this work to its end.
 pub(crate) async fn ended(cell: &Cell, work: Work) -> Instance {
     let id = work.instance;
     cell.must_start(vec![work]).await;
@@ -78,14 +78,14 @@ pub(crate) async fn ended(cell: &Cell, work: Work) -> Instance {
     .await
 }
 
-/// Why it could not be started.
+/// Returns why this work could not be started.
 async fn failure(cell: &Cell, work: Work) -> String {
     let ended = ended(cell, work).await;
     assert_eq!(ended.state, InstanceState::Crashed, "{ended:?}");
     ended.ended.unwrap()
 }
 
-/// A counter of the cell.
+/// Returns a counter of the cell.
 async fn counter(cell: &Cell, name: &str) -> u64 {
     let answer = cell.client.request("$SRV.STATS", "".into()).await.unwrap();
     let stats: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap();
@@ -108,7 +108,7 @@ async fn an_archive_is_fetched_once_by_the_instance_and_unpacked_for_each() {
     .await;
     let cell = Cell::start(&server, kept_in(state.path(), LONG)).await;
     let work = || task(&["bin/run"], web.url("/web.tar.gz"), name.clone());
-    // two at once: one fetches, and the other waits for it
+    // two at the same time: one fetches, and the other waits for it
     let (one, other) = (work(), work());
     let ids = [one.instance, other.instance];
     cell.must_start(vec![one, other]).await;
@@ -139,7 +139,7 @@ async fn an_archive_is_fetched_once_by_the_instance_and_unpacked_for_each() {
         .count();
     assert_eq!(left, 1, "nothing but the archive");
     cell.end().await;
-    // it is there for the next life of the rep
+    // it is still there in the next run of the rep
     let cell = Cell::start(&server, kept_in(state.path(), LONG)).await;
     assert_eq!(
         cell.state().await["cached_blobs"],
@@ -173,7 +173,7 @@ async fn no_instance_can_reach_what_the_cell_keeps() {
             path.display()
         );
     }
-    // one that has changed since is fetched again
+    // a blob that has changed since is fetched again
     fs::write(kept.join(&name), "other").unwrap();
     let words = ["./source", "/nosuch", "x"];
     let again = ended(&cell, task(&words, web.url("/run"), name)).await;
@@ -240,14 +240,14 @@ async fn what_cannot_be_had_says_why() {
             .any(|one| one.authorization == "Basic bWU6czNjcmV0")
     );
     assert_eq!(counter(&cell, "sources_failed").await, 6);
-    // a port where nobody listens
+    // a port that nobody listens on
     let nobody = task(&["true"], "http://127.0.0.1:1/".into(), expected.clone());
     let said = failure(&cell, nobody).await;
     assert!(
         said.starts_with("run.source.url: http://127.0.0.1:1/: "),
         "{said}"
     );
-    // the large one is taken by an instance that may have it
+    // an instance that is allowed enough disk space can have the large one
     let mut work = task(&["test", "-s", "source"], web.url("/large"), sum(&large));
     work.disk_mb = 4;
     assert_eq!(ended(&cell, work).await.ended.as_deref(), Some("exit 0"));
@@ -301,7 +301,7 @@ async fn an_instance_can_be_stopped_while_it_is_fetched() {
     cell.end().await;
 }
 
-/// Whether it was started, by way of a supervisor, by this test's process.
+/// Returns whether this test's process started it by way of a supervisor.
 fn parent_is_ours(pid: u32) -> bool {
     let Ok(supervisor) = u32::try_from(crate::harness::parent(pid)) else {
         return false;

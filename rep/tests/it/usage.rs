@@ -1,4 +1,4 @@
-//! What instances use is measured, with each heartbeat.
+//! What instances use is measured with each heartbeat.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn a_busy_instance_is_seen_to_use_the_processor() {
         ..process_config("usage")
     };
     let cell = Cell::start(&server, config).await;
-    // in a child, which belongs to it
+    // in a child process, which belongs to the instance
     let busy = command("busy", &["sh", "-c", "sh -c 'while :; do :; done'; true"]);
     let idle = command("idle", &["sleep", "1000"]);
     let (busy_id, idle_id) = (busy.instance, idle.instance);

@@ -1,4 +1,4 @@
-//! A small HTTP server for what instances are made from.
+//! A small HTTP server for sources of instances.
 
 use std::{
     collections::BTreeMap,
@@ -12,13 +12,13 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// What a path is answered with.
+/// The answer for a path.
 #[derive(Clone)]
 pub(crate) enum Reply {
     Body(Vec<u8>),
     Redirect(String),
     Status(u16),
-    /// A little of it, and then nothing.
+    /// The beginning of an answer, and nothing after it.
     Stuck,
 }
 
@@ -55,7 +55,7 @@ impl Web {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// What was asked for so far, path by path.
+    /// Returns the requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -114,7 +114,7 @@ async fn answer(
     };
     let text = format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n");
     let stuck = body == b"a little";
-    // whoever asked may be gone
+    // the client may be gone
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.write_all(&body).await;
     if stuck {
@@ -124,7 +124,7 @@ async fn answer(
     }
 }
 
-/// The user whose process has the other end.
+/// Returns the user whose process has the other end.
 fn user_of(stream: &TcpStream) -> u32 {
     let port = format!(":{:04X}", stream.peer_addr().unwrap().port());
     let table = fs::read_to_string("/proc/net/tcp").unwrap();

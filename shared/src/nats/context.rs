@@ -1,5 +1,5 @@
-//! Contexts of the `nats` tool: `~/.config/nats/context/NAME.json`, and the name of the selected one
-//! in `~/.config/nats/context.txt`.
+//! Contexts of the `nats` tool: `~/.config/nats/context/NAME.json`, and the name of the selected one in
+//! `~/.config/nats/context.txt`.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{BusError, TlsOptions, nkey_seed};
 
-/// A context, as its file has it.
+/// A context, as in its file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Context {
@@ -30,8 +30,7 @@ pub(super) struct Context {
     pub(super) inbox_prefix: String,
 }
 
-/// Fields that are of no use here: they say nothing of how to connect, or only where there is JetStream
-/// or Windows.
+/// Fields that have no use here: they do not say how to connect, or only concern JetStream or Windows.
 const OF_NO_USE: [&str; 10] = [
     "description",
     "color_scheme",
@@ -45,7 +44,7 @@ const OF_NO_USE: [&str; 10] = [
     "name",
 ];
 
-/// The names of all contexts, in order.
+/// Returns the names of all contexts, sorted.
 pub fn context_names() -> Vec<String> {
     let files = fs::read_dir(home().join("context")).into_iter().flatten();
     let name = |path: PathBuf| {
@@ -58,13 +57,13 @@ pub fn context_names() -> Vec<String> {
     names
 }
 
-/// The context that `nats context select` chose.
+/// Returns the context that `nats context select` chose.
 pub fn selected_context() -> Option<String> {
     let name = fs::read_to_string(home().join("context.txt")).ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Where the `nats` tool keeps its settings.
+/// Returns where the `nats` tool keeps its settings.
 fn home() -> PathBuf {
     let given = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty());
     let config = given.map(PathBuf::from);
@@ -76,7 +75,7 @@ fn user_home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from)
 }
 
-/// `~` and `~/...` as a shell reads them.
+/// Expands `~` and `~/...` as a shell does.
 pub(super) fn path(text: &str) -> PathBuf {
     match (text.strip_prefix('~'), user_home()) {
         (Some(""), Some(home)) => home,
@@ -93,7 +92,7 @@ fn is_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|e| e == "json")
 }
 
-/// Where the context of this name is.
+/// Returns the file of the context with this name.
 pub(super) fn file(name: &str) -> PathBuf {
     if is_file(name) {
         path(name)
@@ -102,7 +101,7 @@ pub(super) fn file(name: &str) -> PathBuf {
     }
 }
 
-/// The context of this name, or in this file (`….json`), and what in its file has no effect.
+/// Reads the context with this name or in this file (`….json`), and returns it with the fields that have no effect.
 pub(super) fn read(name: &str) -> Result<(Context, Vec<String>), BusError> {
     let is_file = is_file(name);
     let file = file(name);
@@ -137,7 +136,7 @@ fn parse(text: &str) -> Result<(Context, Vec<String>), String> {
     });
     let context = read.and_then(|context| json.end().map(|()| context));
     let context = context.map_err(|e| e.to_string())?;
-    // the tool writes every field that it has, most of them empty
+    // the tool writes all of its fields, most of them empty
     let fields: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     unknown.retain(|field| {
         let empty = [serde_json::Value::Null, "".into(), false.into()];
@@ -147,13 +146,13 @@ fn parse(text: &str) -> Result<(Context, Vec<String>), String> {
 }
 
 impl Context {
-    /// Whether a secret stands in it, not only the name of a file with one.
+    /// Returns whether it contains a secret, and not only the name of a file with one.
     pub(super) fn has_secret(&self) -> bool {
         let secrets = [&self.token, &self.password, &self.user_seed];
         secrets.iter().any(|secret| !secret.is_empty()) || self.url.contains('@')
     }
 
-    /// Its user, credentials, nkey or token, in the order in which the tool looks for them.
+    /// Applies its user, credentials, nkey or token, in the order in which the tool looks for them.
     pub(super) async fn authenticate(
         &self,
         connect: ConnectOptions,
@@ -186,7 +185,7 @@ impl Context {
         })
     }
 
-    /// Its TLS files and how TLS begins.
+    /// Returns its TLS files and how TLS starts.
     pub(super) fn tls(&self) -> TlsOptions {
         TlsOptions {
             ca: non_empty(&self.ca).map(path),
@@ -197,7 +196,7 @@ impl Context {
     }
 }
 
-/// A JWT and a seed as a credentials file has them.
+/// Formats a JWT and a seed like a credentials file.
 fn as_creds(jwt: &str, seed: &str) -> String {
     format!(
         "-----BEGIN NATS USER JWT-----\n{}\n------END NATS USER JWT------\n\n\

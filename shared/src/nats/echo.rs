@@ -1,4 +1,4 @@
-//! A program's echo to itself, the evidence that messages still arrive.
+//! A program's echo to itself: evidence that messages still arrive.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::in_time;
 
-/// Publishes `token` under `subject` each time `every` has passed, while connected. Never ends.
+/// Publishes `token` under `subject` at intervals of `every` while connected. Never ends.
 pub async fn echo(client: Client, subject: String, token: Bytes, every: Duration) {
     let mut echoes = tokio::time::interval(every);
     echoes.set_missed_tick_behavior(MissedTickBehavior::Delay);

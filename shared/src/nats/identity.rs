@@ -1,5 +1,5 @@
-//! Who a connection is. Permissions of a server are about subjects, so the name must stand in those that
-//! are the connection's own: its inboxes, and the answers to its broadcasts.
+//! Who a connection is. A server's permissions are about subjects, so the name must be part of the subjects that belong
+//! to the connection: its inboxes, and the answers to its broadcasts.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use super::{
     context::{non_empty, path},
 };
 
-/// Every inbox begins with this: programs answer nowhere else.
+/// The prefix of every inbox: programs answer nowhere else.
 const INBOX: &str = "_INBOX";
 
-/// The name that was given, or that the context's inboxes or the credentials have. A name of credentials
-/// that cannot be a token is none.
+/// Returns the name that was given, or that of the context's inboxes or of the credentials. Credentials whose name
+/// cannot be a token have none.
 pub(super) fn given(
     options: &NatsOptions,
     context: &Context,
@@ -37,7 +37,7 @@ pub(super) fn given(
     Ok(name.filter(|name| check_name("identity", name).is_ok()))
 }
 
-/// In the order in which they are used to connect.
+/// Returns the name of the credentials, in the order in which they are used to connect.
 fn of_credentials(
     options: &NatsOptions,
     context: &Context,
@@ -51,7 +51,7 @@ fn of_credentials(
         return stem(file);
     }
     if let Some((user, password)) = userinfo {
-        // alone it is a token, which is a secret
+        // without a password it is a token, which is a secret
         return password.as_ref().map(|_| user.clone());
     }
     if let Some(user) = non_empty(&context.user) {
@@ -66,25 +66,25 @@ fn of_credentials(
     stem(Path::new(non_empty(&context.nkey)?))
 }
 
-/// The name of an nkey's file without its extension.
+/// Returns the name of an nkey file without its extension.
 fn stem(file: &Path) -> Option<String> {
     Some(file.file_stem()?.to_string_lossy().into_owned())
 }
 
-/// What was given for the inboxes, here or in the context; empty = nothing.
+/// Returns the setting for inboxes, given here or in the context; empty if none.
 fn inbox_setting<'a>(options: &'a NatsOptions, context: &'a Context) -> &'a str {
     let given = options.inbox_prefix.as_deref();
     given.unwrap_or(&context.inbox_prefix)
 }
 
-/// The user's name in a credentials file.
+/// Returns the user's name in a credentials file.
 fn of_creds(creds: &str) -> Option<String> {
     let mut lines = creds.lines().map(str::trim);
     lines.find(|line| line.contains("BEGIN NATS USER JWT"))?;
     of_jwt(lines.next()?)
 }
 
-/// The user's name in a JWT.
+/// Returns the user's name in a JWT.
 fn of_jwt(jwt: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Claims {
@@ -96,7 +96,7 @@ fn of_jwt(jwt: &str) -> Option<String> {
     Some(claims.name)
 }
 
-/// Who a connection is whose options and credentials do not say it.
+/// Returns the identity of a connection whose options and credentials do not give one.
 pub(super) fn of_connection(name: &str) -> String {
     if check_name("identity", name).is_ok() {
         return name.to_owned();
@@ -104,7 +104,7 @@ pub(super) fn of_connection(name: &str) -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }
 
-/// Where the answers to our requests arrive.
+/// Returns the prefix of the inboxes for answers to our requests.
 pub(super) fn inbox_prefix(
     options: &NatsOptions,
     context: &Context,

@@ -1,4 +1,4 @@
-//! What a role logs of its connection.
+//! What a role logs about its connection.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,18 +11,18 @@ use crate::log_limit::LogLimit;
 
 use super::PermissionViolation;
 
-/// The first and the longest interval between two log lines about a server that cannot be reached.
+/// The first interval between two log lines about an unreachable server; below, the longest one.
 const NOTICE_FIRST: Duration = Duration::from_secs(2);
 const NOTICE_MAX: Duration = Duration::from_secs(60);
 
-/// Logs changes of a role's connection: the client retries several times a second and for ever, so
-/// the first failure is logged at once and later ones at growing intervals.
+/// Logs changes of a role's connection. The client retries several times a second for ever, so the first failure is
+/// logged at once and later ones at growing intervals.
 #[derive(Debug)]
 pub(super) struct Notices {
     /// The addresses without secrets.
     url: String,
     state: Mutex<NoticeState>,
-    /// Bounds the lines about what is not permitted.
+    /// Bounds the lines about permission violations.
     violations: LogLimit,
 }
 
@@ -31,9 +31,9 @@ const VIOLATIONS_LOGGED: u32 = 5;
 
 #[derive(Debug, Default)]
 struct NoticeState {
-    /// When the next failure is logged, and how long after that the next one; none = at once.
+    /// When the next failure is logged, and the interval after that; if none, at once.
     next: Option<(Instant, Duration)>,
-    /// The last reason with its source, which only the first attempt knows, and what may help.
+    /// The last reason with its source, which only the first attempt knows; below, what may help.
     detailed: String,
     hint: &'static str,
 }
@@ -47,7 +47,7 @@ impl Notices {
         }
     }
 
-    /// The first attempt has failed.
+    /// Records that the first attempt has failed.
     pub(super) fn failed_at_first(&self, error: &ConnectError, hint: &'static str) {
         let mut state = self.lock();
         state.detailed = error.to_string();
@@ -56,7 +56,7 @@ impl Notices {
         self.failed(&error.to_string());
     }
 
-    /// An attempt has failed.
+    /// Records that an attempt has failed.
     pub(super) fn failed(&self, reason: &str) {
         let Some((reason, hint)) = self.lock().failure_due(Instant::now(), reason) else {
             return;
@@ -74,7 +74,7 @@ impl Notices {
         tracing::warn!(url = self.url, "NATS disconnected; reconnecting");
     }
 
-    /// The server's permissions do not allow something.
+    /// Logs that the server's permissions do not allow something.
     pub(super) fn refused(&self, violation: &PermissionViolation) {
         let (logged, left_out) = self.violations.next(Instant::now());
         if logged {
@@ -89,7 +89,7 @@ impl Notices {
 }
 
 impl NoticeState {
-    /// The reason to log, and what may help, if a line is due.
+    /// Returns the reason to log and what may help, if a line is due.
     fn failure_due(&mut self, now: Instant, reason: &str) -> Option<(String, &'static str)> {
         let wait = match self.next {
             Some((at, _)) if now < at => return None,

@@ -14,7 +14,7 @@ use super::{
 const READ: u32 = 0o004;
 const PASS: u32 = 0o001;
 
-/// The files from which a connection with these options takes a secret.
+/// Returns the files from which a connection with these options takes a secret.
 pub fn secret_files(options: &NatsOptions) -> Result<Vec<PathBuf>, BusError> {
     let mut files: Vec<PathBuf> = [&options.creds, &options.nkey, &options.tls.key]
         .into_iter()
@@ -39,7 +39,7 @@ fn of_context(context: &Context) -> impl Iterator<Item = PathBuf> {
         .map(path)
 }
 
-/// Whether every user of the machine may read this file: it, and all directories to it, are open.
+/// Returns whether every user of the machine may read this file: it and all directories leading to it are open.
 pub fn is_open_to_all(file: &Path) -> bool {
     let allows = |path: &Path, bit: u32| {
         let mode = fs::metadata(path).map(|metadata| metadata.permissions().mode());

@@ -1,4 +1,4 @@
-//! TLS: the files of a connection, and what to do when it fails.
+//! TLS: the files of a connection, and advice when it fails.
 
 use std::{
     error::Error,
@@ -14,21 +14,22 @@ use async_nats::{
 
 use super::BusError;
 
-/// How a connection uses TLS. The server decides whether it does.
+/// How a connection uses TLS. Whether it does is decided by the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// File with the authorities that sign servers' certificates, as PEM; none = the system's.
+    /// A file with the authorities that sign servers' certificates, as PEM; if none, the system's.
     pub ca: Option<PathBuf>,
-    /// File with our certificate, as PEM.
+    /// A file with our certificate, as PEM.
     pub cert: Option<PathBuf>,
-    /// File with the key of our certificate, as PEM.
+    /// A file with the key of our certificate, as PEM.
     pub key: Option<PathBuf>,
-    /// Begin with TLS, before the server says anything.
+    /// Whether to start with TLS, before the server says anything.
     pub first: bool,
 }
 
 impl TlsOptions {
-    /// These options, and the other's where these say nothing. A certificate and its key stay together.
+    /// Merges these options with the other's, which apply where these give nothing. A certificate and its key stay
+    /// together.
     pub(super) fn or(&self, other: Self) -> Self {
         let own = self.cert.is_some() || self.key.is_some();
         let pair = if own { self } else { &other };
@@ -40,7 +41,7 @@ impl TlsOptions {
         }
     }
 
-    /// Adds them to a connection's options. A file that cannot be read is named.
+    /// Adds these options to a connection's. An error names the file that cannot be read.
     pub(super) fn apply(self, mut connect: ConnectOptions) -> Result<ConnectOptions, BusError> {
         if let Some(ca) = self.ca {
             readable("the file of TLS authorities", &ca)?;
@@ -80,7 +81,7 @@ fn readable(what: &str, file: &Path) -> Result<(), BusError> {
     })
 }
 
-/// What may help when a connection fails; `first` says whether it began with TLS.
+/// Returns what may help when a connection fails; `first` tells whether it started with TLS.
 pub(super) fn advice(error: &ConnectError, first: bool) -> &'static str {
     if let Some(tls) = tls_error(error) {
         return tls_advice(tls, first);
@@ -140,11 +141,11 @@ fn tls_advice(error: &rustls::Error, first: bool) -> &'static str {
     }
 }
 
-/// The TLS library's error, somewhere in the chain.
+/// Returns the TLS library's error, from anywhere in the chain.
 fn tls_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
-        // an I/O error's source leaves out the error that it holds
+        // the source of an I/O error skips the error that it wraps
         let held = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref)

@@ -1,11 +1,11 @@
-//! What the server's permissions refuse. A server says so on the connection, not to whoever published or
-//! subscribed, so without this a refused act would look like one that nobody answers.
+//! What the server's permissions refuse. A server reports this on the connection, not to whoever published or
+//! subscribed, so without this a refused operation would look like one that nobody answers.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
 use tokio::sync::watch;
 
-/// What was tried.
+/// The attempted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Publishing.
@@ -14,17 +14,17 @@ pub enum Act {
     Subscribe,
 }
 
-/// An act that the server's permissions do not allow.
+/// An operation that the server's permissions do not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionViolation {
-    /// What was tried.
+    /// The attempted operation.
     pub act: Act,
-    /// On which subject.
+    /// The subject.
     pub subject: String,
 }
 
 impl PermissionViolation {
-    /// What the server says of it; none when it says something else.
+    /// Parses a server's report; none if it is about something else.
     fn parse(text: &str) -> Option<Self> {
         let lower = text.to_ascii_lowercase();
         let act = match lower.strip_prefix("permissions violation for ")? {
@@ -48,10 +48,10 @@ impl fmt::Display for PermissionViolation {
     }
 }
 
-/// How many are remembered.
+/// How many violations are remembered.
 const REMEMBERED: usize = 64;
 
-/// The violations of one or more connections: the last ones, and how many there were.
+/// The violations of one or more connections: the last ones, and their number.
 #[derive(Clone, Debug)]
 pub struct PermissionViolations(Arc<watch::Sender<Refused>>);
 
@@ -68,7 +68,7 @@ impl Default for PermissionViolations {
 }
 
 impl PermissionViolations {
-    /// Reads what a server reports; returns the violation, if it is one.
+    /// Reads a server's report; returns the violation, if it is one.
     pub(super) fn take(&self, report: &str) -> Option<PermissionViolation> {
         let violation = PermissionViolation::parse(report)?;
         self.0.send_modify(|refused| {
@@ -81,17 +81,17 @@ impl PermissionViolations {
         Some(violation)
     }
 
-    /// How many there were.
+    /// Returns how many there were.
     pub fn count(&self) -> u64 {
         self.0.borrow().count
     }
 
-    /// The first of those that are remembered, if any.
+    /// Returns the first of the remembered ones, if any.
     pub fn remembered(&self) -> Option<PermissionViolation> {
         self.0.borrow().last.front().cloned()
     }
 
-    /// Waits for a violation that counts, among those remembered and those to come.
+    /// Waits for a violation for which `counts` returns true, among those remembered and those to come.
     pub async fn first(
         &self,
         counts: impl Fn(&PermissionViolation) -> bool,
@@ -109,7 +109,7 @@ impl PermissionViolations {
             if let Some(violation) = found {
                 return violation;
             }
-            // the sender is ours, so it is not closed
+            // the sender belongs to us, so it is not closed
             let _ = changes.changed().await;
         }
     }

@@ -1,4 +1,4 @@
-//! The arms of [`Role::permissions`](super::Role::permissions): one function for each role.
+//! The arms of [`Role::permissions`](super::Role::permissions): one function per role.
 
 use super::{Permissions, Role, Subscribe};
 use crate::{subjects::Subjects, wire::kind};
@@ -14,7 +14,7 @@ pub(super) fn cell(subjects: &Subjects, name: &str) -> Permissions {
     may
 }
 
-/// What all cells are asked.
+/// Permits hearing what all cells are asked.
 fn hear_broadcasts(may: &mut Permissions, subjects: &Subjects) {
     may.hear([
         subjects.discover(),
@@ -24,10 +24,10 @@ fn hear_broadcasts(may: &mut Permissions, subjects: &Subjects) {
     ]);
 }
 
-/// What one cell says and is asked.
+/// Permits what one cell publishes and hears.
 fn speak_as_cell(may: &mut Permissions, subjects: &Subjects, name: &str) {
     let own = |what: &&str| subjects.cell(name, what);
-    // its state, too: it asks whether its name is free
+    // including its state, because it asks whether its name is free
     may.publish(
         ["advert", "heartbeat", "state", "answer.*.*"]
             .iter()
@@ -52,10 +52,11 @@ pub(super) fn bridge(subjects: &Subjects, name: &str, cells: &[String]) -> Permi
     may
 }
 
-/// It starts past the auctioneers, as a Cloud Controller places by itself; what it cannot know, the cells refuse.
+/// Returns the permissions of a facade. It starts work without auctioneers, as a Cloud Controller decides itself; what
+/// that cannot know, the cells refuse.
 pub(super) fn facade(subjects: &Subjects, name: &str, cells: &[String]) -> Permissions {
     let mut may = Permissions::default();
-    // its own state, too: it asks whether its name is free
+    // including its own state, because it asks whether its name is free
     may.publish([subjects.discover(), subjects.facade_state(name)]);
     for cell in cells {
         may.publish(["start", "stop"].map(|what| subjects.cell(cell, what)));
@@ -82,7 +83,9 @@ pub(super) fn auctioneer(subjects: &Subjects, name: &str) -> Permissions {
         subjects.outcomes(),
         subjects.echo(name),
         subjects.answers_of_auctioneer(name),
-        // whether its name is free, and which policies others have
+        // with --single
+        subjects.grant(name),
+        // to ask whether its name is free, and which policies others have
         format!("$SRV.INFO.{service}"),
     ]);
     may.publish(kind::OF_AUCTIONEERS.map(|kind| subjects.event(kind, "*", name)));
@@ -119,17 +122,17 @@ const SERVICES: [Role; 5] = [
     Role::Facade,
 ];
 
-/// What may be asked about an app by whoever sees its state.
+/// What anybody who may see an app's state may ask about it.
 const LOOKS: [&str; 2] = ["show", "history"];
 /// What a user may ask managers to do with an app.
 const CHANGES: [&str; 9] = [
     "put", "scale", "stop", "start", "restart", "delete", "undo", "pause", "resume",
 ];
 
-/// What a user may ask managers to do with a stored request; `result` has its output.
+/// What a user may ask managers to do with a stored request; `result` includes its output.
 const TASK_VERBS: [&str; 4] = ["run", "show", "result", "cancel"];
 
-/// Lists and states of apps and stored requests, without the values of their environments and without output.
+/// Permits lists and states of apps and stored requests, without the values of their environments and without output.
 fn look_at_apps(may: &mut Permissions, subjects: &Subjects) {
     may.publish([subjects.app_list(), subjects.task_list()]);
     may.publish(LOOKS.map(|verb| subjects.app(verb, "*")));
@@ -143,7 +146,7 @@ pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
         subjects.cell("*", "stop"),
         subjects.instances(),
         subjects.manager_echo(name),
-        // a health check beside it has its key
+        // a health check next to it has its key
         format!("$SRV.INFO.{service}"),
     ]);
     may.publish(kind::OF_MANAGERS.map(|kind| subjects.event(kind, "*", name)));
@@ -160,8 +163,8 @@ pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
         Subjects::MANAGER_QUEUE,
         verbs.map(|verb| subjects.app(verb, "*")),
     );
-    // every manager hears it, and the one that acts answers
-    may.serve(name, [subjects.app("move", "*")]);
+    // every manager hears these, and the one that acts answers
+    may.serve(name, [subjects.app("move", "*"), subjects.grant("*")]);
     may.serve(
         Subjects::MANAGER_QUEUE,
         TASK_VERBS.map(|verb| subjects.task(verb, "*")),
@@ -180,20 +183,20 @@ pub(super) fn manager(subjects: &Subjects, name: &str) -> Permissions {
     may
 }
 
-/// The buckets, each a stream: creating, reading and writing them, but neither deleting nor purging.
+/// Permits creating, reading and writing the buckets, each of which is a stream, but neither deleting nor purging.
 pub(super) fn manager_state(subjects: &Subjects) -> Permissions {
     let mut may = Permissions::default();
     may.publish(["$JS.API.INFO".to_owned()]);
     let apps = subjects.apps_bucket();
     let tasks = Subjects::tasks_bucket(&apps);
-    // the history of the apps and the output of tasks are read one by one, the lease is only watched
+    // the history of the apps and the output of tasks are read one message at a time, the lease is only watched
     may.publish([&apps, &tasks].map(|bucket| format!("$JS.API.STREAM.MSG.GET.KV_{bucket}")));
     for bucket in [Subjects::lease_bucket(&apps), apps, tasks] {
         may.publish([
             format!("$JS.API.STREAM.INFO.KV_{bucket}"),
             format!("$JS.API.STREAM.CREATE.KV_{bucket}"),
             format!("$JS.API.CONSUMER.CREATE.KV_{bucket}"),
-            // a watch that is behind is slowed down by questions, which are answered there
+            // the server slows down a watch that is behind by flow control requests, which are answered there
             format!("$JS.FC.KV_{bucket}.>"),
             format!("$KV.{bucket}.>"),
         ]);
@@ -229,7 +232,7 @@ pub(super) fn user(subjects: &Subjects, name: &str) -> Permissions {
     may
 }
 
-/// Whom an operator may ask what it counts.
+/// Permits asking bridges and facades for their counters.
 fn ask_bridges(may: &mut Permissions, subjects: &Subjects) {
     may.publish([subjects.bridge_state("*"), subjects.facade_state("*")]);
 }
@@ -238,7 +241,7 @@ pub(super) fn operator(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = user(subjects, name);
     may.publish.retain(|subject| !subject.starts_with("$SRV."));
     may.publish(["set", "drain", "cordon", "uncordon"].map(|what| subjects.cell("*", what)));
-    // an export has the values of environments
+    // an export contains the values of environments
     may.publish([subjects.app("export", "*"), subjects.app_import()]);
     may.publish([subjects.app("move", "*")]);
     for verb in ["PING", "INFO", "STATS"] {
@@ -279,7 +282,7 @@ pub(super) fn recorder(subjects: &Subjects, name: &str) -> Permissions {
         subjects.stop(),
         subjects.cell_answers(name, "*"),
     ]);
-    // it would take requests from the auctioneers
+    // that would take requests from the auctioneers
     let join = |subject| Subscribe {
         subject,
         queue: Some(Subjects::AUCTIONEER_QUEUE.to_owned()),

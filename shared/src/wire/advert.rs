@@ -18,28 +18,27 @@ use crate::{
     ids::{AuctionId, Incarnation, InstanceId},
 };
 
-/// A cell's advertisement, its full bid, and the answer to `.state`: the cell, and how long this is
-/// valid. Written only; read with [`Envelope::parse`] and [`parse_cell`], so that the large part is
-/// parsed only when it is new.
+/// A cell's advertisement, its full bid, and the answer to `.state`: the cell, and how long this is valid. Only for
+/// writing; read with [`Envelope::parse`] and [`parse_cell`], so that the large part is parsed only if it is new.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advert {
     /// 1.
     pub v: Version,
-    /// The auction it bids in; none in an advertisement.
+    /// The auction that it bids in; none in an advertisement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auction: Option<AuctionId>,
-    /// A new one each time the rep starts.
+    /// New each time the rep starts.
     pub incarnation: Incarnation,
-    /// The ledger's version: it increases with every change of the cell's state.
+    /// The ledger's version, which increases with every change of the cell's state.
     pub seq: u64,
     /// The cell's own monotonic clock.
     pub clock_ms: CellTime,
-    /// How long it is valid from when it is received; `"0s"` withdraws the cell.
+    /// How long it is valid after it is received; `"0s"` withdraws the cell.
     pub ttl: Span,
     /// The last 64 instance ids accepted, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recent: Vec<InstanceId>,
-    /// Of a draining cell: its rep was told to end, and waits for its grace period at most.
+    /// For a draining cell: whether its rep was told to end, and waits for its grace period at most.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
     /// The cell.
@@ -47,12 +46,12 @@ pub struct Advert {
     pub cell: Cell,
 }
 
-/// A bid of a cell whose last advertisement is still right.
+/// A bid of a cell whose last advertisement is still accurate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bid {
     /// 1.
     pub v: Version,
-    /// The auction it bids in.
+    /// The auction that it bids in.
     pub auction: AuctionId,
     /// The cell.
     pub cell: String,
@@ -66,7 +65,7 @@ pub struct Bid {
     pub unchanged: bool,
 }
 
-/// To every cell: a request for a bid.
+/// To every cell: asks for a bid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BidRequest {
     /// 1.
@@ -76,8 +75,7 @@ pub struct BidRequest {
     pub auction: AuctionId,
 }
 
-/// The part of an advertisement or a bid that identifies its sender and version, and says how long
-/// it is valid.
+/// The part of an advertisement or a bid that identifies its sender and version and says how long it is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Envelope {
     /// 1.
@@ -85,23 +83,23 @@ pub struct Envelope {
     pub v: Version,
     /// The cell's name.
     pub cell: String,
-    /// The auction it bids in.
+    /// The auction that it bids in.
     #[serde(default)]
     pub auction: Option<AuctionId>,
-    /// A new one each time the rep starts.
+    /// New each time the rep starts.
     pub incarnation: Incarnation,
     /// The ledger's version.
     pub seq: u64,
     /// The cell's own monotonic clock.
     #[serde(default)]
     pub clock_ms: CellTime,
-    /// How long it is valid; absent in a bid without change.
+    /// How long it is valid; absent in a bid without changes.
     #[serde(default)]
     pub ttl: Option<Span>,
-    /// The last instance ids accepted.
+    /// The last accepted instance ids.
     #[serde(default)]
     pub recent: Vec<InstanceId>,
-    /// The last advertisement is still right; the message has no cell.
+    /// Whether the last advertisement is still accurate; the message then contains no cell.
     #[serde(default)]
     pub unchanged: bool,
 }
@@ -110,8 +108,7 @@ pub struct Envelope {
 const MAX_RECENT: usize = 64;
 
 impl Envelope {
-    /// Reads the envelope of a body, and checks its cell against the one in the subject, if that
-    /// has one.
+    /// Parses the envelope of a body, and checks its cell against the one in the subject, if there is one.
     pub fn parse(body: &[u8], subject_cell: Option<&str>) -> Result<Self, WireError> {
         let envelope: Self = super::error::read(body)?;
         placement::check_name("cell", &envelope.cell)?;
@@ -134,7 +131,7 @@ impl Envelope {
     }
 }
 
-/// Reads and checks the cell of an advertisement or a full bid. An app without instances is not there.
+/// Parses and checks the cell of an advertisement or a full bid. Apps without instances are dropped.
 pub fn parse_cell(body: &[u8]) -> Result<Cell, WireError> {
     checked(super::error::read(body)?)
 }
@@ -142,28 +139,29 @@ pub fn parse_cell(body: &[u8]) -> Result<Cell, WireError> {
 fn checked(mut cell: Cell) -> Result<Cell, WireError> {
     cell.check()?;
     let apps = &mut cell.counts.apps;
-    // mostly there is none
+    // usually there is none
     if apps.values().any(|count| *count == 0) {
         apps.retain(|_, count| *count > 0);
     }
     Ok(cell)
 }
 
-/// An advertisement or a full bid, as [`CellReport::read`] reads it.
+/// An advertisement or a full bid, as read by [`CellReport::read`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellReport<'r> {
-    /// What [`Envelope::parse`] reads.
+    /// The result of [`Envelope::parse`].
     pub envelope: Envelope,
-    /// What [`parse_cell`] reads, without its apps.
+    /// The result of [`parse_cell`], without its apps.
     pub cell: Cell,
-    /// Its apps, by name, each once and with instances.
+    /// Its apps, sorted by name without repetition, each with instances.
     pub apps: Vec<(&'r str, u32)>,
 }
 
 impl<'r> CellReport<'r> {
-    /// Reads a report in one pass, where [`Envelope::parse`] and [`parse_cell`] each make one, and copies no name of an
-    /// app. None if anything about it is unusual: those two read it, or say what is wrong. Unless `recent` is wanted,
-    /// it stays empty: it is half of the message of a cell under load, and reading it a quarter of the work.
+    /// Reads a report in a single pass, instead of one each for [`Envelope::parse`] and [`parse_cell`], and without
+    /// copying the names of apps. None if anything about it is unusual: then those two read it or report what is wrong.
+    /// `recent` stays empty unless requested: it is half of the message of a cell under load, and reading it is a
+    /// quarter of the work.
     pub fn read(body: &'r [u8], recent: bool) -> Option<Self> {
         let text = std::str::from_utf8(body).ok()?;
         let mut json = serde_json::Deserializer::from_str(text);
@@ -182,11 +180,11 @@ impl<'r> CellReport<'r> {
     }
 }
 
-/// The version of the cell's state in an advertisement or a bid, if it stands where our own programs write it. Found
-/// without reading the message, so it may be wrong: only to choose how to read it.
+/// Returns the version of the cell's state in an advertisement or a bid, if it is where our own programs write it.
+/// Found without parsing the message, so it may be wrong: only for choosing how to read it.
 pub fn likely_seq(body: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"seq\":";
-    // before it are the version, an auction and an incarnation
+    // it is preceded by the version, an auction and an incarnation
     let start = &body[..body.len().min(200)];
     let at = start.windows(NAME.len()).position(|bytes| bytes == NAME)?;
     let digits = start[at + NAME.len()..].iter().copied();
@@ -236,7 +234,7 @@ impl<'de> Visitor<'de> for ReportVisitor {
     }
 }
 
-/// The fields of an [`Envelope`], as far as they were read.
+/// The fields of an [`Envelope`] that have been read.
 #[allow(clippy::option_option)] // not there, null, or a value: each may stand once
 #[derive(Default)]
 struct EnvelopeFields {
@@ -277,10 +275,10 @@ impl<'de> Visitor<'de> for AppsVisitor {
     }
 }
 
-/// The fields of a report. Those of the envelope and the apps are kept, and the cell sees the others.
+/// The fields of a report. Those of the envelope and the apps are kept, and the others are passed to the cell.
 struct Fields<'r, A> {
     map: A,
-    /// Whether the list of recent ids is read.
+    /// Whether to read the list of recent ids.
     recent: bool,
     envelope: EnvelopeFields,
     apps: Option<Apps<'r>>,
@@ -325,7 +323,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Fields<'de, A> {
     }
 }
 
-/// Reads a field that may stand once.
+/// Reads a field that may occur only once.
 fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     field: &mut Option<T>,
     map: &mut A,
@@ -390,7 +388,7 @@ mod tests {
             let apart = Envelope::parse(body.as_bytes(), None);
             let apart = apart.and_then(|e| Ok((e, parse_cell(body.as_bytes())?)));
             let Some(mut report) = CellReport::read(body.as_bytes(), true) else {
-                // apps that are not in order are read, too, though not in one pass
+                // apps that are not sorted are read, too, but not in a single pass
                 assert!(apart.is_err() || to.starts_with(r#""z""#), "{body}");
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Apps that managers keep running: what is asked of a manager, and what it answers.
+//! Apps that managers keep running: requests to managers, and their answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,20 +6,20 @@ use serde_json::Value;
 use super::{WireError, is_false};
 use crate::version::Version;
 
-/// `put`: this is what is to run.
+/// `put`: sets what is to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppPut {
     /// 1.
     #[serde(default)]
     pub v: Version,
-    /// A start request that may also have `crash` and `update`, as its user wrote it.
+    /// A start request that may also contain `crash` and `update`, as its user wrote it.
     pub definition: Value,
-    /// Only say what would change.
+    /// Only report what would change.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dry_run: bool,
 }
 
-/// `scale`: as before, but this often.
+/// `scale`: changes only the number of instances.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppScale {
     /// 1.
@@ -29,25 +29,25 @@ pub struct AppScale {
     pub instances: u32,
 }
 
-/// `restart`: every instance is replaced by a new one.
+/// `restart`: replaces every instance by a new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppRestart {
     /// 1.
     #[serde(default)]
     pub v: Version,
-    /// So many at once; as in the definition if not given.
+    /// How many at a time; as in the definition if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u32>,
 }
 
-/// `move`: an instance is started on another cell, and the old one is stopped when the new one is healthy. Repeated with the
-/// same id, it asks how far that is.
+/// `move`: starts an instance on another cell, and stops the old one when the new one is healthy. Repeated with the
+/// same id, it asks for the progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppMove {
     /// 1.
     #[serde(default)]
     pub v: Version,
-    /// Names this move: 1 to 128 of `A-Za-z0-9_-`.
+    /// The id of this move: 1 to 128 of `A-Za-z0-9_-`.
     pub id: String,
     /// Which instance.
     pub index: u32,
@@ -55,7 +55,7 @@ pub struct AppMove {
     pub from: String,
 }
 
-/// How far a move is.
+/// The progress of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MoveState {
@@ -67,7 +67,7 @@ pub enum MoveState {
     Failed,
 }
 
-/// The answer to a `move`, of the manager that acts.
+/// The answer to a `move`, from the manager that acts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppMoved {
     /// 1.
@@ -81,7 +81,7 @@ pub struct AppMoved {
     pub index: u32,
     /// Where it ran.
     pub from: String,
-    /// How far it is.
+    /// The progress.
     pub state: MoveState,
     /// Where it runs now, if it was moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ pub struct AppMoved {
     pub reason: Option<String>,
 }
 
-/// `stop`, `start`, `delete`, `undo`, `pause` and `resume`: the subject says it all.
+/// `stop`, `start`, `delete`, `undo`, `pause` and `resume`: the subject says everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppAction {
     /// 1.
@@ -99,7 +99,7 @@ pub struct AppAction {
     pub v: Version,
 }
 
-/// `show` and `export`; an empty body asks for the version that is wanted.
+/// `show` and `export`; an empty body asks for the wanted version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppLook {
     /// 1.
@@ -119,7 +119,7 @@ pub struct AppList {
     /// The apps after this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// At most so many (default and most: 500).
+    /// The most apps to list (default and maximum: 500).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -129,7 +129,7 @@ pub struct AppList {
 pub struct FieldChange {
     /// The path of the field, such as `run.command`.
     pub field: String,
-    /// Its value before; none if it had none. A variable of the environment has `"(hidden)"`.
+    /// Its value before; none if it had none. Environment variables have `"(hidden)"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
     /// Its value after; none if it has none.
@@ -137,7 +137,7 @@ pub struct FieldChange {
     pub after: Option<Value>,
 }
 
-/// The answer to whatever changes an app, once the bucket has acknowledged it.
+/// The answer to a request that changes an app, once the bucket has acknowledged the change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AppChanged {
     /// 1.
@@ -153,29 +153,29 @@ pub struct AppChanged {
     pub version: u32,
     /// Whether anything changed.
     pub changed: bool,
-    /// There was no such app before.
+    /// Whether the app did not exist before.
     #[serde(default, skip_serializing_if = "is_false")]
     pub created: bool,
-    /// Nothing was changed: it was only asked what would.
+    /// Whether nothing was changed because it was a dry run.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dry_run: bool,
-    /// Field by field; the first 100.
+    /// The changed fields; the first 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FieldChange>,
-    /// There are more changes than are listed.
+    /// Whether there are more changes than listed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
 
-/// How far the rollout of the wanted version is.
+/// The progress of the rollout of the wanted version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rollout {
-    /// It goes on.
+    /// It is in progress.
     Running,
     /// It waits until it is resumed.
     Paused,
-    /// Every index runs the version, and has for `min_healthy`.
+    /// Every index runs the version, and has done so for `min_healthy`.
     Done,
     /// An instance of it failed, or there was no progress.
     Failed,
@@ -188,13 +188,13 @@ pub struct AppStatus {
     pub app: String,
     /// This creation of it: 8 hexadecimal digits.
     pub uid: String,
-    /// The version that is wanted.
+    /// The wanted version.
     pub version: u32,
-    /// How many instances are wanted; 0 of a stopped or deleted app.
+    /// How many instances are wanted; 0 for a stopped or deleted app.
     pub wanted: u32,
-    /// Indices with an instance that runs and, where its definition says how that is checked, is ready.
+    /// Indices with an instance that is running and, if its definition has a readiness check, ready.
     pub running: u32,
-    /// Indices with one that is on its way, or is not ready.
+    /// Indices with an instance that is on its way, or not ready.
     pub starting: u32,
     /// Indices that wait after a crash.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -202,31 +202,31 @@ pub struct AppStatus {
     /// Indices that crashed too often and are not started again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub given_up: u32,
-    /// Instances on cells that are lost: they may run.
+    /// Instances on lost cells, which may still run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub suspect: u32,
-    /// Indices that run the wanted version for `min_healthy`.
+    /// Indices that have run the wanted version for `min_healthy`.
     pub complete: u32,
-    /// How far the rollout is.
+    /// The progress of the rollout.
     pub rollout: Rollout,
-    /// It is stopped.
+    /// Whether it is stopped.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stopped: bool,
-    /// It was deleted, and its instances are ending.
+    /// Whether it was deleted, and its instances are ending.
     #[serde(default, skip_serializing_if = "is_false")]
     pub deleted: bool,
-    /// What is stored is older than what ran: it is left alone until it is put again.
+    /// Whether the stored state is older than what ran: the app is then left alone until it is put again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub went_back: bool,
-    /// Why something of it was not placed last.
+    /// Why some of it could not be placed last time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unplaced: Option<String>,
-    /// The most important reason why not everything that is wanted runs; none when it does.
+    /// The main reason why not everything that is wanted runs; none if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// A page of apps, by name.
+/// A page of apps, sorted by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppListed {
     /// 1.
@@ -236,11 +236,11 @@ pub struct AppListed {
     pub manager: String,
     /// Whether it is the one that acts.
     pub acting: bool,
-    /// How many apps there are.
+    /// How many apps there are in total.
     pub total: usize,
-    /// These of them.
+    /// The apps on this page.
     pub apps: Vec<AppStatus>,
-    /// `after` of the next page; none when this is the last.
+    /// `after` for the next page; none if this is the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -255,15 +255,15 @@ pub struct AppShown {
     pub manager: String,
     /// Whether it is the one that acts.
     pub acting: bool,
-    /// How it is.
+    /// Its status.
     pub status: AppStatus,
     /// The version of the definition below.
     pub version: u32,
-    /// What was put. `run.env` is a list of names.
+    /// What was put. `run.env` is only a list of names.
     pub definition: Value,
 }
 
-/// The versions of an app that are remembered.
+/// The remembered versions of an app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppHistory {
     /// 1.
@@ -275,7 +275,7 @@ pub struct AppHistory {
     pub app: String,
     /// This creation of it: 8 hexadecimal digits.
     pub uid: String,
-    /// The newest first.
+    /// Newest first.
     pub versions: Vec<AppVersion>,
 }
 
@@ -284,24 +284,24 @@ pub struct AppHistory {
 pub struct AppVersion {
     /// Its number.
     pub version: u32,
-    /// It is the one that is wanted.
+    /// Whether it is the wanted one.
     #[serde(default, skip_serializing_if = "is_false")]
     pub current: bool,
-    /// `undo` returns to it.
+    /// Whether `undo` returns to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub undo: bool,
     /// When it was stored, by the server's clock (RFC 3339, UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// What is different from the next older one in this list; the first 100 fields.
+    /// The differences from the next older version in this list; the first 100 fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FieldChange>,
-    /// There are more changes than are listed.
+    /// Whether there are more changes than listed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
 
-/// The answer to `export`, and an app of an `import`: with the values of the environment.
+/// The answer to `export`, and an app of an `import`, including the values of the environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AppExport {
     /// 1.
@@ -316,7 +316,7 @@ pub struct AppExport {
     /// The version that was wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// It was stopped.
+    /// Whether it was stopped.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stopped: bool,
     /// What was put.
@@ -329,8 +329,8 @@ pub struct AppImport {
     /// 1.
     #[serde(default)]
     pub v: Version,
-    /// Keep `bucket`, `uid` and `version`, so that instances which run are taken over and not started
-    /// again. Only for a bucket without apps, or for apps that are not in their bucket any more.
+    /// Whether to keep `bucket`, `uid` and `version`, so that running instances are taken over instead of started
+    /// again. Only for a bucket without apps, or for apps that are no longer in their bucket.
     #[serde(default, skip_serializing_if = "is_false")]
     pub restore: bool,
     /// At most 1,000.
@@ -346,11 +346,11 @@ pub struct AppImported {
     pub v: Version,
     /// Which manager.
     pub manager: String,
-    /// For each app, in their order.
+    /// One result for each app, in order.
     pub apps: Vec<AppImportResult>,
 }
 
-/// What became of one app of an import.
+/// The result for one app of an import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppImportResult {
     /// The app; empty if its definition has no name.

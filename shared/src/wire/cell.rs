@@ -14,7 +14,7 @@ use crate::{
     subjects::LogSubject,
 };
 
-/// Why a cell refuses an instance. For lack of resources the reason is `insufficient resources: …`.
+/// Reasons why a cell refuses an instance. For lack of resources the reason is `insufficient resources: …`.
 pub mod reason {
     /// The start arrived after it had expired.
     pub const STALE: &str = "stale";
@@ -38,9 +38,9 @@ pub struct CellStart {
     pub v: Version,
     /// The auction.
     pub auction: AuctionId,
-    /// The incarnation it is meant for; another one refuses it as `restarted`.
+    /// The incarnation that it is meant for; another one refuses it as `restarted`.
     pub incarnation: Incarnation,
-    /// A time of the cell's own clock; later the cell refuses it as `stale`.
+    /// A time on the cell's own clock, after which the cell refuses it as `stale`.
     pub expires_ms: CellTime,
     /// The instances.
     pub work: Vec<Work>,
@@ -49,7 +49,7 @@ pub struct CellStart {
 /// One instance to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// A start with an id that the cell already has is a repeat.
+    /// Its id. A start with an id that the cell already has is a repeat.
     pub instance: InstanceId,
     /// LRP or task.
     #[serde(default)]
@@ -68,8 +68,8 @@ pub struct Work {
     /// Named resources.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, i64>,
-    /// The devices that it gets, as the auctioneer chose them; the cell refuses it where one of them has too
-    /// little free. No numbers = it asks for some, and none was free.
+    /// The devices that it gets, chosen by the auctioneer; the cell refuses it if one of them has too little free. An
+    /// entry without numbers means that it asks for some, but none was free.
     #[serde(
         default,
         deserialize_with = "placement::object::map",
@@ -79,7 +79,7 @@ pub struct Work {
     /// Its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The request that it is of.
+    /// The request that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
     /// The request's version of the app.
@@ -91,40 +91,40 @@ pub struct Work {
     /// Its tags.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// How many instances of the app the auctioneer expects on the cell before this one; a cell
-    /// that has more refuses it as `changed`. Absent = do not check.
+    /// How many instances of the app the auctioneer expects on the cell before this one; a cell that has more refuses
+    /// it as `changed`. Absent means not to check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub believed: Option<u32>,
     /// What to execute; without it only a simulated executor can start it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Arc<Run>>,
-    /// How it is checked that it is healthy; absent = its process exists.
+    /// How to check that it is healthy; absent means that its process exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Arc<HealthCheck>>,
-    /// How it is checked that it is ready.
+    /// How to check that it is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<Arc<HealthCheck>>,
-    /// The auction with which its request was begun; absent = this one.
+    /// The auction with which its request was begun; absent means this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<AuctionId>,
 }
 
 impl Work {
-    /// Whether its cell publishes its end as a [`TaskResult`](super::TaskResult): a task that a manager started, or the
-    /// staging of an app.
+    /// Returns whether its cell publishes its end as a [`TaskResult`](super::TaskResult): for a task that a manager
+    /// started, or the staging of an app.
     pub fn has_result(&self) -> bool {
         let attempt = |id: &RequestId| AttemptId::parse(id.as_str()).is_some();
         let of_manager = self.request.as_ref().is_some_and(attempt);
         self.kind == Kind::Task && (of_manager || self.is_staging())
     }
 
-    /// Whether it stages an app.
+    /// Returns whether it stages an app.
     pub fn is_staging(&self) -> bool {
         let run = self.run.as_ref();
         run.is_some_and(|run| run.form() == Form::Staging)
     }
 
-    /// An LRP of index 0 with these MiB, which asks for nothing else and executes nothing.
+    /// Creates an LRP with index 0 and this memory and disk in MiB, which asks for nothing else and executes nothing.
     pub fn new(instance: InstanceId, app: impl Into<String>, memory_mb: i64, disk_mb: i64) -> Self {
         Self {
             instance,
@@ -160,15 +160,15 @@ pub struct Acceptance {
     pub cell: String,
     /// The cell's incarnation.
     pub incarnation: Incarnation,
-    /// The ledger's version after this.
+    /// The ledger's version after this start.
     pub seq: u64,
-    /// What is available after this.
+    /// What is available after this start.
     pub available: Resources,
-    /// How many instances the cell now has of each app in this work.
+    /// How many instances of each app of this work the cell now has.
     pub apps: BTreeMap<String, u32>,
-    /// Accepted now or before.
+    /// Instances accepted now or before.
     pub accepted: Vec<InstanceId>,
-    /// Not accepted.
+    /// Instances that were not accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refusal>,
 }
@@ -198,11 +198,11 @@ pub enum InstanceState {
     Running,
     /// Crashed; it will be restarted on this cell.
     Restarting,
-    /// Stopping: not all of its processes have ended.
+    /// Being stopped: not all of its processes have ended.
     Stopping,
     /// Ended with exit code 0, or stopped.
     Exited,
-    /// Failed, and not started again.
+    /// Failed, and not restarted.
     Crashed,
 }
 
@@ -218,7 +218,7 @@ pub struct Instance {
     /// LRP or task.
     #[serde(default)]
     pub kind: Kind,
-    /// The request that it is of.
+    /// The request that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
     /// The tenant.
@@ -242,7 +242,7 @@ pub struct Instance {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub devices: DeviceShares,
-    /// Where it can be reached, when it asked for a port.
+    /// The address where it can be reached, if it asked for a port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// Its port.
@@ -251,10 +251,10 @@ pub struct Instance {
     /// Its process id on the cell's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Whether it is ready, if its request says how that is checked.
+    /// Whether it is ready, if its request has a readiness check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// What it was last measured to use; none if its cell measures nothing.
+    /// What it was last measured to use; none if its cell does not measure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// How often it was restarted on this cell.
@@ -263,19 +263,19 @@ pub struct Instance {
     /// How it ended, in words: `exit 1`, `signal 9`, `over its memory limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// The exit code with which it ended last.
+    /// The exit code with which it last ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The number of the signal by which it ended last.
+    /// The number of the signal by which it last ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// For which claim it was started: the lowest, if it was sent here for several.
+    /// The claim with which it was started: the lowest, if it was sent here with several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<AuctionId>,
 }
 
 impl Instance {
-    /// An LRP that has just entered this state, and of which nothing else is known.
+    /// Creates an LRP that has just entered this state, and of which nothing else is known.
     pub fn new(
         instance: InstanceId,
         app: impl Into<String>,
@@ -315,11 +315,11 @@ pub struct CellSet {
     /// 1.
     #[serde(default)]
     pub v: Version,
-    /// Attributes by name (`rack`, `traits.ssd`); null = as configured.
+    /// Attributes by name (`rack`, `traits.ssd`); null restores the configured value.
     pub set: BTreeMap<String, serde_json::Value>,
 }
 
-/// The cell has changed them.
+/// The answer to [`CellSet`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellSetAnswer {
     /// 1.
@@ -331,7 +331,7 @@ pub struct CellSetAnswer {
     pub seq: u64,
     /// Everything that operators have changed.
     pub changed: BTreeMap<String, serde_json::Value>,
-    /// Whether they survive a restart.
+    /// Whether the changes survive a restart.
     pub kept: bool,
 }
 
@@ -341,17 +341,17 @@ pub struct Drain {
     /// 1.
     #[serde(default)]
     pub v: Version,
-    /// How long instances may go on; `"0s"` stops them at once.
+    /// How long instances may continue; `"0s"` stops them at once.
     #[serde(default)]
     pub deadline: Option<Span>,
-    /// Whether the rep ends when nothing is left; else it stays until it is uncordoned.
+    /// Whether the rep ends when nothing is left; otherwise it stays until it is uncordoned.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub exit: bool,
 }
 
 impl Drain {
-    /// Reads a drain from the wire; without a deadline, the cell's own. A misspelt deadline is an
-    /// error, and so is no body: that may have been meant for something else.
+    /// Parses a drain; without a deadline, the cell's own applies. A misspelt deadline is an error, and so is an empty
+    /// body, which may have been meant for something else.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         parse_strict(body, "deadline or exit")
     }
@@ -365,25 +365,25 @@ pub struct DrainAnswer {
     pub v: Version,
     /// The cell.
     pub cell: String,
-    /// Instances that are still there, …
+    /// How many instances are still there.
     pub instances: usize,
-    /// … those of them that a manager replaces and stops, …
+    /// How many of them a manager replaces and stops.
     #[serde(default)]
     pub managed: usize,
-    /// … and tasks, which may end by themselves until the deadline.
+    /// How many of them are tasks, which may end by themselves before the deadline.
     #[serde(default)]
     pub tasks: usize,
-    /// When they will be stopped, from now.
+    /// When the instances will be stopped, from now.
     pub deadline: Span,
     /// Whether the rep ends when nothing is left.
     #[serde(default)]
     pub exit: bool,
-    /// Whether the cell is out of service after a restart, too.
+    /// Whether the cell stays out of service after a restart.
     #[serde(default)]
     pub kept: bool,
 }
 
-/// To one cell: accept no new work, and keep what runs; or accept work again.
+/// To one cell: accept no new work and keep what runs, or accept work again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cordon {
     /// 1.
@@ -392,13 +392,13 @@ pub struct Cordon {
 }
 
 impl Cordon {
-    /// Reads it from the wire. No body is an error: that may have been meant for something else.
+    /// Parses it. An empty body is an error, because it may have been meant for something else.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         parse_strict(body, "v")
     }
 }
 
-/// The cell is cordoned, or is not any more.
+/// The answer to [`Cordon`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CordonAnswer {
     /// 1.
@@ -408,13 +408,13 @@ pub struct CordonAnswer {
     pub cell: String,
     /// Whether it accepts no new work now.
     pub cordoned: bool,
-    /// What it runs.
+    /// How many instances it runs.
     pub instances: usize,
-    /// Whether this holds after a restart, too.
+    /// Whether this survives a restart.
     pub kept: bool,
 }
 
-/// The last lines of an app's output on one cell.
+/// To one cell: asks for the last lines of an app's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Logs {
     /// 1.
@@ -431,7 +431,7 @@ pub struct Logs {
     /// Lines of at most this age only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Span>,
-    /// How many lines of each instance at most (default 100).
+    /// The most lines per instance (default 100).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<usize>,
 }
@@ -448,7 +448,7 @@ pub struct LogsAnswer {
     pub lines: Vec<LogLine>,
 }
 
-/// One line of output; also what is published on the log subject.
+/// One line of output; also the message on the log subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogLine {
     /// 1.
@@ -461,7 +461,7 @@ pub struct LogLine {
     /// The instance's id.
     #[serde(default = "InstanceId::nil")]
     pub instance: InstanceId,
-    /// When the cell read it, by the wall clock of its machine: milliseconds since 1970, UTC.
+    /// When the cell read it, by the wall clock of its machine, in milliseconds since 1970, UTC.
     #[serde(default)]
     pub time_ms: u64,
     /// The cell.
@@ -482,7 +482,7 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// Whether the body says of its sender, and of what it is, the same as the subject.
+    /// Returns whether the body names the same sender and instance as the subject.
     pub fn agrees_with(&self, subject: LogSubject<'_>) -> bool {
         self.cell == subject.cell
             && self.app == subject.app

@@ -11,7 +11,7 @@ use crate::version::{VERSION, Version};
 pub mod code {
     /// The request is invalid.
     pub const INVALID_REQUEST: &str = "invalid_request";
-    /// The server's permissions do not allow what is needed for it.
+    /// The server's permissions do not allow what it requires.
     pub const NOT_PERMITTED: &str = "not_permitted";
     /// Nothing has that name.
     pub const NOT_FOUND: &str = "not_found";
@@ -49,7 +49,7 @@ pub struct ErrorBody {
 }
 
 impl WireError {
-    /// An error without a field.
+    /// Creates an error without a field.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self {
             code: code.into(),
@@ -58,7 +58,7 @@ impl WireError {
         }
     }
 
-    /// The whole body.
+    /// Returns the whole body.
     pub fn body(&self) -> ErrorBody {
         ErrorBody {
             v: VERSION,
@@ -66,7 +66,7 @@ impl WireError {
         }
     }
 
-    /// The number for the `Nats-Service-Error-Code` header (as HTTP has them).
+    /// Returns the number for the `Nats-Service-Error-Code` header, as in HTTP.
     pub fn status(&self) -> u16 {
         match self.code.as_str() {
             code::INVALID_REQUEST => 400,
@@ -79,7 +79,7 @@ impl WireError {
         }
     }
 
-    /// The two headers that NATS services send with an error.
+    /// Returns the two headers that NATS services send with an error.
     pub fn headers(&self) -> async_nats::HeaderMap {
         let mut headers = async_nats::HeaderMap::new();
         let one_line: String = self
@@ -107,11 +107,10 @@ impl From<Invalid> for WireError {
     }
 }
 
-/// Parses a message, which is always an object; an error names the field. Fields it does not know are
-/// added to `unknown`.
+/// Parses a message, which is always an object; an error names the field. Unknown fields are added to `unknown`.
 pub fn parse<T: DeserializeOwned>(body: &[u8], unknown: &mut Vec<String>) -> Result<T, WireError> {
     if body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[') {
-        // serde would take its entries for the fields in their order
+        // serde would accept its entries as the fields in order
         let message = "not a valid message: an array; expected an object";
         return Err(WireError::new(code::INVALID_REQUEST, message));
     }
@@ -126,17 +125,17 @@ pub fn parse<T: DeserializeOwned>(body: &[u8], unknown: &mut Vec<String>) -> Res
     })
 }
 
-/// The fields of a message that `T` does not have, as far as it can be read; the first 16.
+/// Returns the fields of a message that `T` does not have, as far as it can be read; the first 16.
 pub fn unknown_fields<T: DeserializeOwned>(body: &[u8]) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Ok(text) = std::str::from_utf8(body) {
-        // what is wrong beside them is for `parse` to say
+        // `parse` reports anything else that is wrong
         let _ = noting::<T>(text, &mut unknown);
     }
     unknown
 }
 
-/// Parses, and notes the fields that `T` does not have.
+/// Parses, and records the fields that `T` does not have.
 fn noting<T: DeserializeOwned>(text: &str, unknown: &mut Vec<String>) -> serde_json::Result<T> {
     let known = unknown.len();
     let mut json = serde_json::Deserializer::from_str(text);
@@ -149,7 +148,7 @@ fn noting<T: DeserializeOwned>(text: &str, unknown: &mut Vec<String>) -> serde_j
     json.end().map(|()| value)
 }
 
-/// The path of a field that is not known. Under `run` its name may be a secret that was put in the wrong place.
+/// Returns the path of an unknown field. Under `run` its name may be a secret in the wrong place.
 fn shown(path: &serde_ignored::Path<'_>) -> String {
     // `?` stands for an Option
     let plain = |path: &serde_ignored::Path<'_>| path.to_string().replace(".?", "");
@@ -162,8 +161,8 @@ fn shown(path: &serde_ignored::Path<'_>) -> String {
     cut(&plain(path)).into_owned()
 }
 
-/// Parses a message that must not be misunderstood, such as a stop: an unknown field is an error
-/// that names the field, its value and what was `expected`.
+/// Parses a message that must not be misunderstood, such as a stop: an unknown field is an error with the field, its
+/// value and what was `expected`.
 pub fn parse_strict<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<T, WireError> {
     let mut unknown = Vec::new();
     let parsed = parse(body, &mut unknown)?;
@@ -177,8 +176,8 @@ pub fn parse_strict<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<
     Err(Invalid::new(field, value, expected).into())
 }
 
-/// Reads a message that says nothing: no body, or an object without a field. Another one was meant for
-/// something else.
+/// Parses a message without content: an empty body, or an object without fields. Anything else was meant for something
+/// else.
 pub fn read_nothing(body: &[u8]) -> Result<(), WireError> {
     #[derive(Deserialize)]
     struct Nothing {
@@ -191,7 +190,7 @@ pub fn read_nothing(body: &[u8]) -> Result<(), WireError> {
     parse_strict::<Nothing>(body, "no field").map(drop)
 }
 
-/// A list that, where it stands at all, has an entry: an empty filter would mean "all".
+/// Deserialises a list that must have an entry if it is present: an empty filter would mean "all".
 pub(crate) fn some<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -207,7 +206,7 @@ where
 
 /// Parses a message whose unknown fields are ignored; an error names the field.
 pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
-    // checked as a whole: `from_slice` checks each text by itself, and messages have many short ones
+    // checked as a whole: `from_slice` checks each text separately, and messages have many short ones
     let parsed = match std::str::from_utf8(body) {
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_slice(body),
@@ -215,7 +214,7 @@ pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     parsed.map_err(|_| what_is_wrong::<T>(body))
 }
 
-/// Refuses a message of another version, whatever else is in it. What is no object has none.
+/// Rejects a message of another version, whatever else it contains. Anything that is not an object has no version.
 pub fn check_version(body: &[u8]) -> Result<(), WireError> {
     #[derive(Deserialize)]
     struct Versioned {
@@ -225,7 +224,7 @@ pub fn check_version(body: &[u8]) -> Result<(), WireError> {
     fn this() -> serde_json::Value {
         Version::NUMBER.into()
     }
-    // as our own programs write it: nothing else of the message needs to be read
+    // as written by our own programs: the rest of the message need not be read
     if body.starts_with(b"{\"v\":1,") {
         return Ok(());
     }
@@ -237,8 +236,7 @@ pub fn check_version(body: &[u8]) -> Result<(), WireError> {
     }
 }
 
-/// Parses again, keeping track of the path. This takes several times as long, and only invalid
-/// messages need it.
+/// Parses again while tracking the path. This takes several times as long, and only invalid messages need it.
 fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
     // the rest of another version's message may mean anything
     if let Err(other_version) = check_version(body) {
@@ -250,7 +248,7 @@ fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
     let parsed = T::deserialize(tracked).and_then(|_| json.end());
     match parsed {
         Err(error) => WireError::unreadable(&track.path().to_string(), &error),
-        // only where nobody reads it, or it would have been found
+        // only in a part that is not read, as it would have been found otherwise
         Ok(()) if std::str::from_utf8(body).is_err() => WireError::new(
             code::INVALID_REQUEST,
             "not a valid message: it is not UTF-8",
@@ -259,13 +257,13 @@ fn what_is_wrong<T: DeserializeOwned>(body: &[u8]) -> WireError {
     }
 }
 
-/// Whether the field belongs to what a request executes. Its values may be secrets, and errors are
-/// published as events: there, only the path and the type are given.
+/// Returns whether the field belongs to what a request executes. Its values may be secrets, and errors are published as
+/// events, so there only the path and the type are given.
 fn is_secret(path: &str) -> bool {
     path.split(['.', '[']).any(|part| part == "run")
 }
 
-/// The first 40 characters of a value; what is left out is marked.
+/// Returns the first 40 characters of a value, with a mark if anything is omitted.
 fn brief(value: &serde_json::Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(40) {
@@ -275,11 +273,11 @@ fn brief(value: &serde_json::Value) -> String {
     }
 }
 
-/// More than any of our own lists of what is expected, characters.
+/// The most characters of what was expected: more than any of our own lists have.
 const MAX_EXPECTED: usize = 1_000;
 
-/// Serde's message with the start of a value that someone else chose; what was expected is ours, and
-/// stands last.
+/// Returns serde's message with only the start of a value that someone else chose. What was expected is our own text,
+/// at the end.
 fn shortened(text: &str) -> String {
     match text.rsplit_once("expected ") {
         Some((fault, expected)) => {
@@ -290,7 +288,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The start, and what separates it from the rest of the sentence.
+/// Returns the start, and what separates it from the rest of the sentence.
 fn cut_kept(fault: &str) -> String {
     match cut(fault) {
         Cow::Borrowed(whole) => whole.to_owned(),
@@ -304,7 +302,7 @@ fn cut_kept(fault: &str) -> String {
 }
 
 impl WireError {
-    /// Serde's message in terms of JSON, not of Rust.
+    /// Returns serde's message in terms of JSON instead of Rust.
     fn unreadable(path: &str, error: &serde_json::Error) -> Self {
         let path: &str = &cut(path);
         let whole = error.to_string();
@@ -319,7 +317,7 @@ impl WireError {
             None if error.is_eof() => "it ends too early".to_owned(),
             None => fault,
         };
-        // in a message of one line the place says nothing
+        // in a message of one line the position says nothing
         if error.line() > 1 {
             text += &place;
         }

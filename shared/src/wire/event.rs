@@ -1,4 +1,4 @@
-//! Events: one message for each app and auction, not for each instance.
+//! Events: one message per app and auction instead of one per instance.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
 
 /// The kinds of events.
 pub mod kind {
-    /// A request came in.
+    /// A request has arrived.
     pub const ASKED: &str = "asked";
     /// A request was rejected.
     pub const REJECTED: &str = "rejected";
@@ -23,7 +23,7 @@ pub mod kind {
     pub const QUEUED: &str = "queued";
     /// Instances are unplaced.
     pub const UNPLACED: &str = "unplaced";
-    /// A cell refused instances; they go into the next auction.
+    /// A cell refused instances; they enter the next auction.
     pub const REFUSED: &str = "refused";
     /// Instances were sent to a cell that did not answer.
     pub const UNKNOWN: &str = "unknown";
@@ -31,11 +31,11 @@ pub mod kind {
     pub const RUNNING: &str = "running";
     /// An instance is ready to be used.
     pub const READY: &str = "ready";
-    /// An instance is not ready any more; `reason` says which check it did not pass.
+    /// An instance is no longer ready; `reason` says which check failed.
     pub const NOT_READY: &str = "not-ready";
     /// An instance ended by itself with exit code 0.
     pub const EXITED: &str = "exited";
-    /// An instance failed; `reason` says whether it will be started again.
+    /// An instance failed; `reason` says whether it will be restarted.
     pub const CRASHED: &str = "crashed";
     /// An instance was restarted on its cell.
     pub const RESTARTED: &str = "restarted";
@@ -47,21 +47,21 @@ pub mod kind {
     pub const CELL_LOST: &str = "cell-lost";
     /// A cell is draining.
     pub const CELL_DRAINING: &str = "cell-draining";
-    /// An index crashed too often and is not started again.
+    /// An index crashed too often and is not restarted.
     pub const GIVEN_UP: &str = "app-given-up";
     /// A rollout was completed.
     pub const ROLLOUT_DONE: &str = "rollout-done";
     /// A rollout failed.
     pub const ROLLOUT_FAILED: &str = "rollout-failed";
-    /// More instances should be stopped than is good at once.
+    /// More instances should be stopped than is safe at once.
     pub const STOP_BRAKE: &str = "stop-brake";
-    /// So many cells are silent that it may be the network: a further ttl is waited.
+    /// So many cells are silent that the network may be the cause: the manager waits for another ttl.
     pub const MANY_CELLS_SILENT: &str = "many-cells-silent";
     /// The stored state is older than what runs.
     pub const WENT_BACK: &str = "desired-state-went-back";
-    /// The bucket is another one.
+    /// The bucket has been replaced by another one.
     pub const BUCKET_CHANGED: &str = "bucket-changed";
-    /// A stored value is of a newer format: the manager does nothing.
+    /// A stored value has a newer format: the manager does nothing.
     pub const NEWER_FORMAT: &str = "newer-format";
     /// A stored value cannot be read: its app is left alone.
     pub const UNREADABLE: &str = "unreadable-state";
@@ -73,7 +73,7 @@ pub mod kind {
     /// A cell that was cordoned or drained takes work again.
     pub const CELL_UNCORDONED: &str = "cell-uncordoned";
 
-    /// What cells publish.
+    /// The kinds that cells publish.
     pub const OF_CELLS: [&str; 10] = [
         RUNNING,
         READY,
@@ -86,7 +86,7 @@ pub mod kind {
         CELL_CORDONED,
         CELL_UNCORDONED,
     ];
-    /// What auctioneers publish.
+    /// The kinds that auctioneers publish.
     pub const OF_AUCTIONEERS: [&str; 9] = [
         ASKED,
         REJECTED,
@@ -98,7 +98,7 @@ pub mod kind {
         CELL_JOINED,
         CELL_LOST,
     ];
-    /// What managers publish.
+    /// The kinds that managers publish.
     pub const OF_MANAGERS: [&str; 10] = [
         GIVEN_UP,
         ROLLOUT_DONE,
@@ -121,22 +121,22 @@ pub struct Event {
     pub v: Version,
     /// One of [`kind`].
     pub kind: String,
-    /// The cell or the auctioneer that tells it: the last token of its subject.
+    /// The cell or auctioneer that publishes it: the last token of its subject.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// When it was told, by the clock of that one's machine (RFC 3339, UTC).
+    /// When it was published, by the clock of the sender's machine (RFC 3339, UTC).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub time: String,
-    /// The app it is about.
+    /// The app that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// The cell it is about or comes from.
+    /// The cell that it is about or comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
     /// The request's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
-    /// The requests' ids, when there are several (`asked` only).
+    /// The requests' ids, if there are several (`asked` only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestId>,
     /// The auction.
@@ -148,7 +148,7 @@ pub struct Event {
     /// Their indices, such as `"0-4"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub indices: Option<String>,
-    /// Each instance, the first 100 of them.
+    /// The instances; the first 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<EventInstance>,
     /// `cell-lost`: the long-running instances that the cell had, by app.
@@ -157,7 +157,7 @@ pub struct Event {
     /// `cell-lost`: the tasks that the cell had.
     #[serde(default, skip_serializing_if = "is_none")]
     pub tasks: u32,
-    /// `cell-lost`: there were more apps than `apps` has room for; `count` counts them all.
+    /// `cell-lost`: whether there were more apps than `apps` has room for; `count` includes all.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub more: bool,
     /// Why.
@@ -188,10 +188,10 @@ pub struct EventInstance {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// It has ended, and is not started again on its cell.
+    /// Whether it has ended and is not restarted on its cell.
     #[serde(default, rename = "final", skip_serializing_if = "super::is_false")]
     pub is_final: bool,
-    /// How long it had run when it ended; none when it never ran.
+    /// How long it had run when it ended; none if it never ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<Span>,
     /// The trace that its request belongs to.
@@ -199,13 +199,13 @@ pub struct EventInstance {
     pub traceparent: Option<String>,
 }
 
-/// The time of this machine's clock, as events say it (RFC 3339, UTC).
+/// Returns the time of this machine's clock in the format of events (RFC 3339, UTC).
 pub fn time_now() -> String {
     humantime::format_rfc3339_millis(std::time::SystemTime::now()).to_string()
 }
 
 impl Event {
-    /// An event of this kind about an app.
+    /// Creates an event of this kind about an app.
     pub fn app(kind: &str, app: impl Into<String>) -> Self {
         Self {
             v: VERSION,
@@ -215,7 +215,7 @@ impl Event {
         }
     }
 
-    /// An event of this kind about a cell.
+    /// Creates an event of this kind about a cell.
     pub fn cell(kind: &str, cell: impl Into<String>) -> Self {
         Self {
             v: VERSION,
@@ -225,19 +225,19 @@ impl Event {
         }
     }
 
-    /// Says who tells it, now. The state machines know no wall time: their shells say it.
+    /// Sets the sender, and the current time. State machines know no wall time, so their shells set it.
     pub fn stamp(&mut self, by: &str) {
         self.stamp_at(by, &time_now());
     }
 
-    /// Says who tells it, and when, in the words of [`time_now`].
+    /// Sets the sender and the time, in the format of [`time_now`].
     pub fn stamp_at(&mut self, by: &str, time: &str) {
         by.clone_into(&mut self.by);
         time.clone_into(&mut self.time);
     }
 
-    /// Whether the body says of its sender, and of what it is, the same as the subject. What a cell
-    /// tells of an app names the cell once more.
+    /// Returns whether the body names the same sender, kind and app or cell as the subject. An event of a cell about an
+    /// app also names the cell in its body.
     pub fn agrees_with(&self, subject: EventSubject<'_>) -> bool {
         let cell = match &self.app {
             Some(_) => self.cell.as_deref(),
@@ -249,7 +249,7 @@ impl Event {
             && cell.is_none_or(|cell| cell == subject.by)
     }
 
-    /// What the subject names: the app, else the cell.
+    /// Returns what the subject names: the app, or else the cell.
     pub fn about(&self) -> &str {
         self.app
             .as_deref()

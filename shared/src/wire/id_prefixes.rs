@@ -1,54 +1,55 @@
-//! The beginnings of many ids in few bytes.
+//! The prefixes of many ids in few bytes.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::InstanceId;
 
-/// The first bytes of each of many instance ids, together in base64: 3 of each in a question, which then takes
-/// 4 characters for an instance and not 39; 6, in 8 characters, where [all that runs](RunningIds) is listed. A
-/// multiple of three, at most six: base64 needs no padding then. Of other ids one in 16 million begins with the same
-/// 3 bytes.
+/// The first bytes of each of many instance ids, together in base64. Questions have 3 bytes of each, which take 4
+/// characters per instance instead of 39; lists of [all that runs](RunningIds) have 6 bytes, in 8 characters. The
+/// number is a multiple of three, so that base64 needs no padding, and at most six. One in 16 million other ids has the
+/// same 3 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct IdPrefixes<const BYTES: usize = 3> {
-    /// In order.
+    /// In ascending order.
     prefixes: Vec<u64>,
 }
 
-/// What a cell runs. Two ids of a million differ in their first six bytes, but for one case in hundreds.
+/// What a cell runs. Even among a million ids, the chance that any two share their first six bytes is less than one in
+/// a hundred.
 pub type RunningIds = IdPrefixes<6>;
 
 impl<const BYTES: usize> IdPrefixes<BYTES> {
-    /// The first bytes of an id, as a number.
+    /// Returns the first bytes of an id as a number.
     #[allow(clippy::cast_possible_truncation)] // so many bytes are left
     pub fn prefix(id: &InstanceId) -> u64 {
         (id.as_u128() >> (128 - 8 * BYTES)) as u64
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.prefixes.is_empty()
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.prefixes.len()
     }
 
-    /// As numbers, in order.
+    /// Returns them as numbers in ascending order.
     pub fn numbers(&self) -> &[u64] {
         &self.prefixes
     }
 
-    /// Whether an id begins with one of them.
+    /// Returns whether an id starts with one of them.
     pub fn match_id(&self, id: &InstanceId) -> bool {
         self.prefixes.binary_search(&Self::prefix(id)).is_ok()
     }
 }
 
 impl RunningIds {
-    /// What a question for the instances with one of these beginnings says of it.
+    /// Returns the shorter prefix with which a question asks for instances with this prefix.
     pub fn short(number: u64) -> u64 {
         number >> 24
     }
@@ -78,7 +79,7 @@ impl<const BYTES: usize> From<IdPrefixes<BYTES>> for String {
     }
 }
 
-/// A text that is no list of prefixes.
+/// A text that is not a list of prefixes.
 #[derive(Debug, thiserror::Error)]
 #[error("{length} characters; expected base64 of {bytes} bytes of each id")]
 pub struct BadPrefixes {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Writes indices in ascending order as ranges: `[0,2,3,4]` is `"0,2-4"`. Repeats are dropped.
+/// Writes indices in ascending order as ranges: `[0,2,3,4]` is `"0,2-4"`. Duplicates are dropped.
 pub fn format_indices(indices: impl IntoIterator<Item = u32>) -> String {
     let mut sorted: Vec<u32> = indices.into_iter().collect();
     if let [index] = sorted.as_slice() {
@@ -30,8 +30,7 @@ pub fn format_indices(indices: impl IntoIterator<Item = u32>) -> String {
     text
 }
 
-/// The opposite of [`format_indices`]; `None` when the text is not of that form or names more
-/// than `most` indices.
+/// Parses the format of [`format_indices`]; `None` if the text has another form or names more than `most` indices.
 pub fn parse_indices(text: &str, most: usize) -> Option<Vec<u32>> {
     let mut indices = Vec::new();
     for part in text.split(',') {

@@ -1,10 +1,11 @@
-//! Every message. docs/PROTOCOL.md has an example of each.
+//! All messages. docs/PROTOCOL.md has an example of each.
 
 mod advert;
 mod app;
 mod cell;
 mod error;
 mod event;
+mod grant;
 mod id_prefixes;
 mod indices;
 mod json;
@@ -28,6 +29,7 @@ pub use error::{
     unknown_fields,
 };
 pub use event::{Event, EventInstance, kind, time_now};
+pub use grant::{GrantAnswer, GrantAsk, GrantRequest};
 pub use id_prefixes::{BadPrefixes, IdPrefixes, RunningIds};
 pub use indices::{format_indices, parse_indices};
 pub use query::{
@@ -49,10 +51,10 @@ pub(crate) fn is_false(b: &bool) -> bool {
     !*b
 }
 
-/// Most messages are shorter: their bytes are written without moving them to a larger place.
+/// Most messages are shorter than this: they are written without reallocation.
 const USUAL_BYTES: usize = 512;
 
-/// Serialises a message. Wire structs hold only strings, numbers and lists, so this cannot fail.
+/// Serialises a message. Wire structs contain only strings, numbers and lists, so this cannot fail.
 pub fn to_bytes<T: serde::Serialize>(message: &T) -> bytes::Bytes {
     let mut writer = json::Writer {
         out: Vec::with_capacity(USUAL_BYTES),
@@ -60,7 +62,7 @@ pub fn to_bytes<T: serde::Serialize>(message: &T) -> bytes::Bytes {
     if message.serialize(&mut writer).is_ok() {
         return writer.out.into();
     }
-    // what the writer leaves to serde_json
+    // cases that the writer leaves to serde_json
     serde_json::to_vec(message)
         .map(Into::into)
         .unwrap_or_default()

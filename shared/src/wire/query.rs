@@ -7,8 +7,7 @@ use super::{IdPrefixes, Instance, RunningIds, is_false};
 use crate::ids::{AuctionId, Incarnation, InstanceId, RequestId};
 use crate::version::Version;
 
-/// To every cell: its instances. An instance must match all filters; without filters, all are
-/// returned.
+/// To every cell: asks for its instances. An instance must match all filters; without filters, all are returned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instances {
     /// 1.
@@ -20,10 +19,10 @@ pub struct Instances {
     /// These ids only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<InstanceId>,
-    /// Those only whose ids begin like one of these: for whoever asks for many.
+    /// Only instances whose ids start with one of these, for questions about many.
     #[serde(default, skip_serializing_if = "IdPrefixes::is_empty")]
     pub id_prefixes: IdPrefixes,
-    /// Only the beginnings of the ids of those that have not ended, instead of the instances.
+    /// Return only the prefixes of the ids of instances that have not ended, instead of the instances.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ids_only: bool,
 }
@@ -41,30 +40,30 @@ pub struct InstancesAnswer {
     pub zone: String,
     /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The version of the cell's state that this lists.
+    /// The version of the cell's state that the list reflects.
     #[serde(default)]
     pub seq: u64,
-    /// Which message of the list this is, counted from 1, …
+    /// The number of this message in the list, counted from 1.
     #[serde(default = "one")]
     pub part: u32,
-    /// … and how many there are: with all of them, an instance that is not listed is not there.
+    /// The number of messages in the list. Once all have arrived, an instance that is not listed does not exist.
     #[serde(default = "one")]
     pub parts: u32,
     /// Its instances.
     pub instances: Vec<Instance>,
-    /// With `ids_only`: what has not ended. There are no `instances` then.
+    /// With `ids_only`: instances that have not ended. `instances` is then empty.
     #[serde(default, skip_serializing_if = "RunningIds::is_empty")]
     pub ids: RunningIds,
-    /// More follow in another message.
+    /// Whether more follow in another message.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
 
-/// Characters of each entry of [`InstancesAnswer::ids`].
+/// The number of characters of each entry of [`InstancesAnswer::ids`].
 const ID_BYTES: usize = 8;
 
 impl InstancesAnswer {
-    /// The same list in as few messages as possible; at least one, each of about `max_bytes` at most.
+    /// Splits the list into as few messages as possible; at least one, each of about `max_bytes` at most.
     pub fn split(mut self, max_bytes: usize) -> Vec<Self> {
         if !self.ids.is_empty() {
             let all = self.ids.numbers().chunks((max_bytes / ID_BYTES).max(1));
@@ -82,14 +81,14 @@ impl InstancesAnswer {
             part_bytes += bytes;
             part.push(instance);
         }
-        // even when it is empty: that nothing is there is an answer, too
+        // even if it is empty: that there is nothing is an answer, too
         lists.push(part);
         let lists = lists.into_iter().map(|list| (list, RunningIds::default()));
         let lists = lists.collect();
         self.numbered(lists)
     }
 
-    /// A message for each of these.
+    /// Returns a message for each of these.
     fn numbered(&self, lists: Vec<(Vec<Instance>, RunningIds)>) -> Vec<Self> {
         let parts = u32::try_from(lists.len()).unwrap_or(u32::MAX);
         let message = |((instances, ids), part): ((Vec<Instance>, RunningIds), u32)| Self {
@@ -115,7 +114,7 @@ pub struct Page {
     /// The number of entries to skip.
     #[serde(default)]
     pub offset: usize,
-    /// The most entries to return (default and most: 500).
+    /// The most entries to return (default and maximum: 500).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -130,11 +129,11 @@ pub struct PoolAnswer {
     pub auctioneer: String,
     /// Its policy's name.
     pub policy: String,
-    /// How many cells there are in all.
+    /// How many cells there are in total.
     pub total: usize,
     /// This page, by name.
     pub cells: Vec<PoolCell>,
-    /// Where the next page starts; none = this was the last.
+    /// Where the next page starts; none if this was the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<usize>,
 }
@@ -148,13 +147,13 @@ pub struct PoolCell {
     pub incarnation: Incarnation,
     /// Its ledger's version.
     pub seq: u64,
-    /// How long ago the last report of it arrived.
+    /// How long ago its last report arrived.
     pub age_ms: u64,
     /// How much longer that report is valid.
     pub left_ms: u64,
     /// Instances sent to it that its last report does not show yet.
     pub debits: usize,
-    /// Silent: it missed its last bid deadline, and auctions do not wait for it.
+    /// Whether it is silent: it missed its last bid deadline, and auctions do not wait for it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub silent: bool,
 }
@@ -169,9 +168,9 @@ pub struct CapacityAnswer {
     pub auctioneer: String,
     /// Its policy's name.
     pub policy: String,
-    /// How many cells were looked at.
+    /// How many cells were considered.
     pub cells: usize,
-    /// In all and by zone; if none fits, why.
+    /// The capacity in total and by zone; if none fits, why.
     #[serde(flatten)]
     pub capacity: Capacity,
     /// The work that the auctioneer expects, if its policy has a score that depends on it.
@@ -185,7 +184,7 @@ pub struct CapacityAnswer {
 /// The work that an auctioneer expects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
-    /// From how many requests it is learnt, the last ones; 0 = the policy's file gives it.
+    /// From how many of the last requests it is learnt; 0 if the policy's file gives it.
     pub requests: usize,
     /// The sizes with their shares, the most frequent first.
     pub sizes: Vec<ExpectedSize>,
@@ -199,7 +198,7 @@ pub struct ExplainRequest {
     pub v: Version,
     /// The app.
     pub app: String,
-    /// Decide again over the current pool, and name the cells that each stage dropped.
+    /// Whether to decide again over the current pool, naming the cells that each stage dropped.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cells: bool,
 }
@@ -216,8 +215,8 @@ pub struct ExplainAnswer {
     pub auctioneer: String,
     /// Those of the last 16 auctions that had jobs of the app.
     pub auctions: Vec<AuctionRecord>,
-    /// With `cells`: the app's last jobs (at most 10) decided again over the current pool; each
-    /// like a decision of a dry run that explains `cells`.
+    /// With `cells`: the app's last jobs (at most 10) decided again over the current pool; each like a decision of a
+    /// dry run with `explain` set to `cells`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub now: Vec<DecisionReport>,
 }
@@ -227,14 +226,14 @@ pub struct ExplainAnswer {
 pub struct AuctionRecord {
     /// Its id.
     pub auction: AuctionId,
-    /// Its seed: with the same cells it can be replayed.
+    /// Its seed: with the same cells the auction can be replayed.
     pub seed: u64,
     /// The policy's name.
     pub policy: String,
     /// How the policy picks the winner: `lowest` (cost), `highest` (score), `sample` (any cell that
     /// its stages leave) or `first-of` (one of the best).
     pub pick: String,
-    /// How long ago.
+    /// How long ago it was held.
     pub age_ms: u64,
     /// How many cells took part.
     pub cells: usize,
@@ -247,8 +246,8 @@ pub struct AuctionRecord {
 pub struct DecisionRecord {
     /// The instance's index.
     pub index: u32,
-    /// Its outcome: `unplaced` also when the auction placed it and the `cell` refused it (a later
-    /// auction may have placed it), `unknown` when the cell did not answer.
+    /// Its outcome: also `unplaced` if the auction placed it and the `cell` refused it (a later auction may have placed
+    /// it), and `unknown` if the cell did not answer.
     pub outcome: super::Outcome,
     /// The cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -256,10 +255,10 @@ pub struct DecisionRecord {
     /// The devices that it was given there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<Box<DeviceShares>>,
-    /// The winner's cost, where the lowest wins.
+    /// The winner's cost, if the lowest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// The winner's score, where the highest wins.
+    /// The winner's score, if the highest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// Why it was not placed, or the cell's reason for refusing it.
@@ -270,7 +269,7 @@ pub struct DecisionRecord {
     pub tally: Vec<Tally>,
 }
 
-/// The fields of a dry run beside the start request (or array) under `request`.
+/// The fields of a dry run besides the start request (or array) under `request`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlaceExtra {
     /// Leave these cells out.
@@ -300,14 +299,14 @@ pub struct PlaceAnswer {
     pub policy: String,
     /// The number of cells that were considered.
     pub cells: usize,
-    /// One for each instance.
+    /// One per instance.
     pub decisions: Vec<DecisionReport>,
     /// Warnings: unknown fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// To every auctioneer: the work queued there.
+/// To every auctioneer: asks for the work queued there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueuedRequest {
     /// 1.
@@ -316,7 +315,7 @@ pub struct QueuedRequest {
     /// This app only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// At most so many groups (default and most: 500).
+    /// The most groups to list (default and maximum: 500).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -333,7 +332,7 @@ pub struct QueuedAnswer {
     pub count: usize,
     /// By app, then by request.
     pub queued: Vec<QueuedGroup>,
-    /// Not all groups are listed: there are more than were asked for or fit into one message.
+    /// Whether there are more groups than were requested or fit into one message.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
 }
@@ -354,18 +353,18 @@ pub struct QueuedGroup {
     /// What each stage dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tally: Vec<Tally>,
-    /// How long ago the request came in.
+    /// How long ago the request arrived.
     pub waited_ms: u64,
     /// How much longer it stays queued; then it is unplaced.
     pub left_ms: u64,
 }
 
-/// Additional empty cells like an existing one.
+/// Additional empty cells modelled on an existing one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddCells {
-    /// How many.
+    /// How many cells to add.
     pub count: usize,
-    /// Like this one.
+    /// The cell to copy.
     pub like: String,
 }
 

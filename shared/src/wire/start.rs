@@ -20,7 +20,7 @@ pub struct Parsed {
     pub warnings: Vec<String>,
 }
 
-/// The body of a message to `start`: one request, or an array whose requests are judged one by one.
+/// The body of a message to `start`: one request, or an array whose requests are judged separately.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StartBody {
     /// One object.
@@ -32,7 +32,7 @@ pub enum StartBody {
 /// The most requests in one array.
 const MAX_ARRAY: usize = 10_000;
 
-/// Reads a start request or an array of them. A request without an id gets none here.
+/// Parses a start request or an array of them. This does not generate missing ids.
 pub fn parse_start(body: &[u8]) -> Result<StartBody, WireError> {
     let first = body.iter().find(|b| !b.is_ascii_whitespace());
     if first != Some(&b'[') {
@@ -82,7 +82,7 @@ fn parse_request(body: &[u8]) -> Result<Parsed, WireError> {
     })
 }
 
-/// The outcome of an instance, or of a whole request (then: the worst). Ordered from best to worst.
+/// The outcome of an instance, or the worst one of a whole request. Ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -107,7 +107,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// One instance's outcome, or several of the same.
+/// The outcome of one instance, or of several that share it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceOutcome {
     /// The instance's index; none in a group.
@@ -130,7 +130,7 @@ pub struct InstanceOutcome {
     /// What each stage dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tally: Vec<Tally>,
-    /// The id of the request whose instance of the same index it shares the outcome with.
+    /// The id of the request with whose instance of the same index it shares the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_of: Option<RequestId>,
 }
@@ -147,11 +147,10 @@ pub struct StartReply {
     pub app: String,
     /// The worst outcome of its instances.
     pub outcome: Outcome,
-    /// The last auction it was in.
+    /// The last auction that it was in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auction: Option<AuctionId>,
-    /// The auction with which it was begun. Of two answers to one id the one with the lower claim
-    /// counts.
+    /// The auction with which it was begun. Of two answers to one id, the one with the lower claim counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<AuctionId>,
     /// Each instance; equal failures are grouped.
@@ -161,7 +160,7 @@ pub struct StartReply {
     pub warnings: Vec<String>,
 }
 
-/// The answer to an array: one entry for each request, in order.
+/// The answer to an array: one entry per request, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StartReplies<T = serde_json::Value> {
     /// 1.
@@ -173,8 +172,8 @@ pub struct StartReplies<T = serde_json::Value> {
     pub requests: Vec<T>,
 }
 
-/// The id of an instance: the same request, app, kind and index give the same id, so a repeat is
-/// the same work for the cell (UUID version 5).
+/// Returns the id of an instance: the same request, app, kind and index give the same id, so that a repeat is the same
+/// work to the cell (UUID version 5).
 pub fn instance_id(request_id: &str, app: &str, kind: Kind, index: u32) -> InstanceId {
     const NAMESPACE: Uuid = Uuid::from_u128(0x6f3c_2a9e_1d5b_4c70_9b64_76e0_d1a2_8f35);
     let kind = match kind {

@@ -1,4 +1,4 @@
-//! Stopping.
+//! Stops.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub struct Stop {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub instances: Vec<InstanceId>,
-    /// Only what runs for this claim, and at once: an instance that runs elsewhere for a lower one.
+    /// Only what runs under this claim, killed at once: an instance that runs elsewhere under a lower claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<AuctionId>,
 }
@@ -50,7 +50,7 @@ pub struct Stopped {
     pub instance: InstanceId,
     /// Its index.
     pub index: u32,
-    /// Its cell; left out in a cell's own answer.
+    /// Its cell; omitted in a cell's own answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
 }
@@ -80,7 +80,7 @@ pub enum StopOutcome {
     Partial,
 }
 
-/// The answer for all cells.
+/// The answer on behalf of all cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StopReply {
     /// 1.
@@ -92,7 +92,7 @@ pub struct StopReply {
     pub outcome: StopOutcome,
     /// How many instances are being stopped.
     pub count: usize,
-    /// Each of them, the first 1,000.
+    /// The first 1,000 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<Stopped>,
     /// Queued instances that were cancelled.

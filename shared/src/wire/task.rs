@@ -1,5 +1,5 @@
-//! Tasks, and other start requests that managers have stored: what is asked about them, what managers answer, and what
-//! cells say of their ends.
+//! Tasks and other start requests that managers have stored: requests about them, managers' answers, and what cells
+//! report about their ends.
 
 use placement::Kind;
 use serde::{Deserialize, Serialize};
@@ -11,10 +11,10 @@ use crate::{
     version::Version,
 };
 
-/// What is kept of a run's output, bytes: the last of it.
+/// How much of a run's output is kept, in bytes, counted from its end.
 pub const MAX_TASK_OUTPUT: usize = 10 * 1024;
 
-/// The last [`MAX_TASK_OUTPUT`] bytes of an output: what a cell sends is not trusted to be short.
+/// Returns the last [`MAX_TASK_OUTPUT`] bytes of an output: cells are not trusted to send a short one.
 pub fn last_of_output(mut output: String) -> String {
     let from = output.len().saturating_sub(MAX_TASK_OUTPUT);
     let from = (from..=output.len()).find(|at| output.is_char_boundary(*at));
@@ -22,11 +22,11 @@ pub fn last_of_output(mut output: String) -> String {
     output
 }
 
-/// How far a stored request is.
+/// The state of a stored request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskState {
-    /// It is stored, and waits for room or for its next attempt.
+    /// It is stored and waits for room or its next attempt.
     Waiting,
     /// It was sent to an auctioneer.
     Starting,
@@ -36,14 +36,14 @@ pub enum TaskState {
     Succeeded,
     /// Every instance of a request that is no task was placed.
     Placed,
-    /// It was not started in time, its last run failed, or it is not known how that ended.
+    /// It was not started in time, its last run failed, or how that ended is unknown.
     Failed,
     /// It was cancelled.
     Cancelled,
 }
 
 impl TaskState {
-    /// Whether nothing follows any more.
+    /// Returns whether it is final.
     pub fn is_over(self) -> bool {
         self >= Self::Succeeded
     }
@@ -63,7 +63,7 @@ impl std::fmt::Display for TaskState {
     }
 }
 
-/// A stored request as a manager sees it. Times are milliseconds since 1970 by the managers' clocks.
+/// A stored request as a manager sees it. Times are in milliseconds since 1970 by the managers' clocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskStatus {
     /// The id under which it is stored.
@@ -72,14 +72,14 @@ pub struct TaskStatus {
     pub app: String,
     /// A task, or instances that are only started.
     pub kind: Kind,
-    /// How far it is.
+    /// Its state.
     pub state: TaskState,
     /// The cell of its last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
-    /// How often it was started, the times included that failed before its command ran.
+    /// How often it was started, including starts that failed before its command ran.
     pub attempts: u32,
-    /// Instances that were placed, of a request that is no task.
+    /// How many instances were placed, for a request that is no task.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub placed: u32,
     /// When it was stored.
@@ -87,7 +87,7 @@ pub struct TaskStatus {
     /// When its last run began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_ms: Option<u64>,
-    /// When it was over.
+    /// When it became final.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
     /// The exit code of its last run.
@@ -96,10 +96,10 @@ pub struct TaskStatus {
     /// The signal that ended its last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// It is to be cancelled.
+    /// Whether it is to be cancelled.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cancelled: bool,
-    /// It was never started in the time that it had for that.
+    /// Whether it was never started within the time allowed for that.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unplaced: bool,
     /// Why it waits or has failed.
@@ -133,7 +133,7 @@ pub struct TaskShown {
     pub acting: bool,
     /// The task.
     pub task: TaskStatus,
-    /// `result` only: the last 10 KiB of what its last run wrote; none where no manager has heard it.
+    /// `result` only: the last 10 KiB of its last run's output; none if no manager has heard it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
@@ -147,13 +147,13 @@ pub struct TaskList {
     /// Only tasks of this app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// Only these, as far as they are known; at most 1,000.
+    /// Only these, as far as known; at most 1,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<String>,
-    /// Those after this id.
+    /// Only those after this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// At most so many (default and most: 500).
+    /// The most tasks to list (default and maximum: 500).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -177,7 +177,7 @@ pub struct TaskListed {
     pub next: Option<String>,
 }
 
-/// What a cell tells of the end of a task that a manager started, or that staged an app.
+/// What a cell reports about the end of a task that a manager started, or that staged an app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskResult {
     /// 1.
@@ -197,18 +197,18 @@ pub struct TaskResult {
     pub signal: Option<i32>,
     /// How it ended, such as `exit 1`.
     pub ended: String,
-    /// It was stopped on request.
+    /// Whether it was stopped on request.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stopped: bool,
-    /// Its command may have run: false only where that is known.
+    /// Whether its command may have run: false only if it certainly has not.
     pub began: bool,
-    /// How long it ran, milliseconds.
+    /// How long it ran, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_ms: Option<u64>,
-    /// The last 10 KiB of what it wrote to standard output and standard error, in the order in which the cell read it.
+    /// The last 10 KiB of its standard output and standard error, in the order in which the cell read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// What the staging of an app left in its file `result.json`; at most 32 KiB.
+    /// The content of the file `result.json` left by the staging of an app; at most 32 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Map<String, Value>>,
 }

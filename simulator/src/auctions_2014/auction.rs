@@ -81,7 +81,7 @@ impl Auction {
         Step::Ask(QuestionKind::Bid, random.sample(cells, pool).to_vec())
     }
 
-    /// The next step after these answers; `None` if the auction is over because the winner runs.
+    /// Returns the next step after these answers; `None` if the auction is over because the winner runs.
     pub(super) fn answered(
         &mut self,
         rules: &Rules,
@@ -132,8 +132,8 @@ impl Auction {
         Step::Ask(QuestionKind::Release, others)
     }
 
-    /// `all_rebid`: the winner stays unless a runner-up now has a lower bid; in the last round it
-    /// always stays.
+    /// Decides under `all_rebid`: the winner stays unless a runner-up now has a lower bid; in the last round it always
+    /// stays.
     fn rebid(&mut self, rules: &Rules, winner: Answer, sorted: &[(u32, f64)]) -> Step {
         let rival = sorted.get(percentile_position(sorted.len(), rules.percentile));
         let better = rival.is_some_and(|(_, bid)| Some(*bid) < winner.bid);
@@ -155,7 +155,7 @@ impl Auction {
     }
 }
 
-/// The bids, lowest first, equal ones in random order.
+/// Returns the bids, lowest first, with equal ones in random order.
 fn sort(answers: &[Answer], random: &mut Random) -> Vec<(u32, f64)> {
     let bids = answers
         .iter()
@@ -170,7 +170,7 @@ fn cells_of(bids: &[(u32, f64)]) -> Vec<u32> {
     bids.iter().map(|(cell, _)| *cell).collect()
 }
 
-/// The position floor((n - 1) * percentile) of n sorted bids, as the auctions of 2014 computed it.
+/// Returns the position floor((n - 1) * percentile) of n sorted bids, as the auctions of 2014 computed it.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to n - 1
 fn percentile_position(n: usize, percentile: f64) -> usize {
     (n.saturating_sub(1) as f64 * percentile).floor() as usize
@@ -298,10 +298,10 @@ mod tests {
         is_pool(steps[4].as_ref(), QuestionKind::Bid, 10);
         // the last round keeps its winner
         assert_eq!(steps[7..], [ask(QuestionKind::Run, &[2]), None]);
-        // a rival that is only equal is not lower
+        // a rival with an equal bid is not lower
         let steps = play(&rules, &[bids, reserved, &[(3, Some(0.4))]]);
         assert_eq!(steps[3], ask(QuestionKind::Run, &[2]));
-        // nor is one below the place that is compared
+        // nor is a lower bid that is not at the compared position
         let high = Rules {
             percentile: 1.0,
             ..rules

@@ -9,14 +9,14 @@ use placement::{Cell, DeviceShares, Kind, Request, Resources};
 pub(super) struct Rep {
     total: Resources,
     available: Resources,
-    /// Instances by app, reserved ones included; apps by number.
+    /// Instances by app number, including reserved ones.
     apps: BTreeMap<u32, u32>,
-    /// The devices of instances, by app: of one app, which instance has which does not matter.
+    /// The devices of instances, by app. It does not matter which instance of an app has which.
     devices: BTreeMap<u32, Vec<DeviceShares>>,
 }
 
 impl Rep {
-    /// `number` maps an app's name to its number.
+    /// Creates a cell; `number` maps an app's name to its number.
     pub(super) fn new(cell: &Cell, mut number: impl FnMut(&str) -> u32) -> Self {
         let apps = cell
             .counts
@@ -31,9 +31,9 @@ impl Rep {
         }
     }
 
-    /// A cost; the lowest wins: the mean of the shares of containers, disk and memory that are used
-    /// before this instance, plus the number of the app's instances on the cell (cloudfoundry/rep,
-    /// 2014). None if the instance does not fit.
+    /// Returns a cost, of which the lowest wins: the mean of the shares of containers, disk and memory that are used
+    /// before this instance, plus the number of the app's instances on the cell (cloudfoundry/rep, 2014). None if the
+    /// instance does not fit.
     pub(super) fn bid(&self, request: &Request, app: u32) -> Option<f64> {
         let (total, free) = (&self.total, &self.available);
         if !free.fits(request) {
@@ -77,13 +77,13 @@ impl Rep {
         }
     }
 
-    /// What is available.
+    /// Returns what is available.
     pub(super) fn available(&self) -> &Resources {
         &self.available
     }
 }
 
-/// The used share of a resource: 0 if it is unlimited, 1 if its total is 0.
+/// Returns the used share of a resource: 0 if it is unlimited, 1 if its total is 0.
 fn used(total: Option<i64>, free: Option<i64>) -> f64 {
     match (total, free) {
         (Some(0), _) => 1.0,
@@ -92,8 +92,8 @@ fn used(total: Option<i64>, free: Option<i64>) -> f64 {
     }
 }
 
-/// Whether a cell may be asked at all. In 2014 only the stack counted; placement tags and evacuation
-/// came later and count here so that the comparison with today's policies is fair.
+/// Returns whether a cell may be asked at all. In 2014 only the stack counted; placement tags and evacuation came later
+/// and count here so that the comparison with today's policies is fair.
 pub(super) fn may_be_asked(cell: &Cell, request: &Request) -> bool {
     let stack = request.stack.as_ref();
     let wanted = &request.placement_tags;

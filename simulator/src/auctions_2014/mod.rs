@@ -1,5 +1,5 @@
-//! The auctions that Diego held over NATS in 2014, before one auctioneer saw all cells: for
-//! comparison, over the same cells and demands as every policy.
+//! The auctions that Diego held over NATS in 2014, before one auctioneer saw all cells: for comparison, run over the
+//! same cells and demands as every policy.
 //!
 //! Each instance has its own auction; every auctioneer holds many at a time. An auction asks a
 //! random part of the cells (the bidding pool) for bids, in rounds, until a cell has reserved and
@@ -76,8 +76,7 @@ pub struct AuctionPlacement {
     pub cell: u32,
     /// When the order to run reached the cell, microseconds of virtual time.
     pub at_us: u64,
-    /// From the demand until then, microseconds, with the wait for a free auctioneer and without the
-    /// start itself.
+    /// From the demand until then, in microseconds, including the wait for a free auctioneer but not the start itself.
     pub wait_us: u64,
     /// Rounds of its auction.
     pub rounds: u32,
@@ -111,8 +110,8 @@ pub fn run(cells: &[Cell], demands: &[Demand], settings: &AuctionSettings) -> Au
     run_watched(cells, demands, settings, &mut |_| true).0
 }
 
-/// As [`run`]; `watch` is called with the virtual time in milliseconds now and then. If it returns
-/// false the run ends, and the second value is true.
+/// Like [`run`], but calls `watch` with the virtual time in milliseconds now and then. If it returns false the run
+/// ends, and the second value is true.
 pub fn run_watched(
     cells: &[Cell],
     demands: &[Demand],

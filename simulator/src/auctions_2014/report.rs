@@ -11,18 +11,18 @@ use crate::{
     outcome::{Balance, CellEnd, Figures, Histogram, InstanceEnd, Sample, SimRun, Spread, Traffic},
 };
 
-/// Above this number of instances a cell lists one entry for each app.
+/// Above this number of instances, a cell lists one entry per app.
 const MAX_SINGLE: usize = 20_000;
-/// Samples of the series.
+/// Number of samples in the series.
 const SAMPLES: u64 = 240;
-/// Reasons for unplaced instances that are listed.
+/// Maximum number of reasons for unplaced instances that are listed.
 const MAX_REASONS: usize = 20;
 
-/// The result as a run named `policy`; `before` and `demands` are what was simulated.
+/// Returns the result as a run named `policy`; `before` and `demands` are what was simulated.
 /// `price_per_cell_hour` prices the cells that were never needed.
 ///
-/// Requests and replies between clients and auctioneers are not counted: in 2014 they went through
-/// a store and not over NATS. `extra` has `communications` (requests to cells), `leaked
+/// Requests and replies between clients and auctioneers are not counted, as in 2014 they went through
+/// a store rather than over NATS. `extra` has `communications` (requests to cells), `leaked
 /// reservations` and `cancelled`.
 pub fn outcome(
     policy: &str,
@@ -95,7 +95,7 @@ fn held(cell: &Cell) -> u64 {
         + u64::from(cell.counts.tasks)
 }
 
-/// Memory used and total of each cell, MiB.
+/// Returns used and total memory of each cell, in MiB.
 fn memory_of(cells: &[Cell]) -> Vec<(i64, i64)> {
     let pairs = cells
         .iter()
@@ -122,8 +122,8 @@ fn by_zone(cells: &[Cell]) -> BTreeMap<&str, f64> {
     zones
 }
 
-/// Apps that share a cell although there are enough cells, and apps whose zones differ by more than
-/// one instance.
+/// Counts the apps that share a cell although there are enough cells, and the apps whose zones differ by more than one
+/// instance.
 fn sharing(cells: &[Cell]) -> (u64, u64) {
     let zones: BTreeSet<&str> = cells.iter().map(|cell| cell.zone.as_str()).collect();
     // by app: all instances, the most on one cell, and instances by zone
@@ -182,7 +182,7 @@ fn refusals(result: &AuctionsResult) -> Vec<(String, u64)> {
     counts
 }
 
-/// A change of the load: when (microseconds), the placement, whether it began.
+/// A change of the load: time (microseconds), placement, and whether it began.
 type Change = (u64, usize, bool);
 
 fn changes(result: &AuctionsResult) -> Vec<Change> {
@@ -218,7 +218,7 @@ fn apply(meter: &mut Meter, result: &AuctionsResult, (_, i, began): Change) {
     });
 }
 
-/// The figures over time.
+/// Computes the figures over time.
 fn follow(
     before: &[Cell],
     demands: &[Demand],
@@ -264,8 +264,8 @@ fn follow(
     (figures, series)
 }
 
-/// Cells that were empty after the first tenth of the run; one less if the others could not hold
-/// the largest size at some time. `busy` marks those that got work after the tenth.
+/// Counts the cells that were empty after the first tenth of the run; one less if the others could not hold the largest
+/// size at some time. `busy` marks those that got work after the tenth.
 fn spare(
     before: &[Cell],
     result: &AuctionsResult,
@@ -299,7 +299,7 @@ fn spare(
     }
 }
 
-/// When instances were requested and when they had an outcome, both sorted, in milliseconds.
+/// When instances were requested and when they got an outcome, in milliseconds; both lists are sorted.
 struct Waiting {
     asked: Vec<u64>,
     decided: Vec<u64>,
@@ -324,14 +324,14 @@ impl Waiting {
         Self { asked, decided }
     }
 
-    /// Those that were cancelled count as waiting.
+    /// Returns how many are waiting at this time. Cancelled instances count as waiting.
     fn at(&self, at_ms: u64) -> u64 {
         let until = |times: &[u64]| times.partition_point(|t| *t <= at_ms) as u64;
         until(&self.asked).saturating_sub(until(&self.decided))
     }
 }
 
-/// The cells at the end by zone and name, and the apps on them.
+/// Returns the cells at the end by zone and name, and the apps on them.
 fn cell_ends(before: &[Cell], result: &AuctionsResult) -> (Vec<CellEnd>, Vec<String>) {
     let mut apps = Apps::default();
     let mut lists: Vec<Vec<InstanceEnd>> = before.iter().map(|cell| apps.before(cell)).collect();
@@ -403,8 +403,8 @@ impl Apps {
         number
     }
 
-    /// The instances of a cell before the first request. Their sizes are not known: what is used is
-    /// divided evenly, and the first instance gets the remainder.
+    /// Returns the instances of a cell before the first request. As their sizes are unknown, the used memory is divided
+    /// evenly, and the first instance gets the remainder.
     fn before(&mut self, cell: &Cell) -> Vec<InstanceEnd> {
         let count: u32 = cell.counts.apps.values().sum();
         let each_mb = used_mb(cell) / i64::from(count.max(1));

@@ -1,4 +1,4 @@
-//! The rules of an auction, and those that a scenario may set.
+//! The rules of an auction, some of which a scenario may set.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,18 +7,18 @@ use serde::Deserialize;
 
 use crate::random::Distribution;
 
-/// Which cells are asked what in a round.
+/// Which cells are asked in a round, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
-    /// One cell, drawn, is asked to reserve; it runs the instance unless it refused.
+    /// One random cell is asked to reserve; it runs the instance unless it refuses.
     Random,
-    /// The pool bids and the lowest is asked to reserve; it runs the instance unless it refused.
+    /// The pool bids and the lowest bidder is asked to reserve; it runs the instance unless it refuses.
     PickBest,
     /// The pool bids, the few lowest reserve and bid again; the lowest runs, the others release.
     ReserveNBest,
-    /// The pool bids, the lowest reserves and bids again, and so do the others: when one of them is
-    /// lower now, the reservation is released and another round begins.
+    /// The pool bids, the lowest bidder reserves and bids again, and so do the others: if one of them is lower now, the
+    /// reservation is released and another round begins.
     AllRebid,
 }
 
@@ -31,7 +31,7 @@ impl Algorithm {
         Self::AllRebid,
     ];
 
-    /// Its name in scenario files.
+    /// Returns its name in scenario files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -66,7 +66,7 @@ impl FromStr for Algorithm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Drawn: every instance had its own auction, in no particular order.
+    /// Random: every instance had its own auction, in no particular order.
     #[default]
     Random,
     /// In the order of the requests, then by index.
@@ -78,22 +78,22 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "RulesFile")]
 pub struct Rules {
-    /// Which cells are asked what in a round.
+    /// Which cells are asked in a round, and for what.
     pub algorithm: Algorithm,
     /// An auction that needs more rounds has no winner. 1 to 10,000.
     pub max_rounds: u32,
-    /// The share of the cells that bid in a round, 0 to 1. `random` asks one cell whatever it is.
+    /// The share of the cells that bid in a round, 0 to 1. `random` asks one cell regardless.
     pub pool_fraction: f64,
-    /// The least number of bidders, where there are enough cells; 1 or more.
+    /// The minimum number of bidders if there are enough cells; 1 or more.
     pub pool_min: u32,
     /// How many reserve under `reserve_n_best`; 1 or more.
     pub n_best: u32,
-    /// Under `all_rebid` the winner's bid is compared with the second bid at this place of the
-    /// sorted ones: 0 = the lowest, 1 = the highest.
+    /// Under `all_rebid`, the winner's bid is compared with the bid at this place among the sorted second bids: 0 = the
+    /// lowest, 1 = the highest.
     pub percentile: f64,
-    /// Auctions that an auctioneer holds at a time, 1 to 10,000. Concurrent auctions interfere.
+    /// Number of auctions that an auctioneer holds at a time, 1 to 10,000. Concurrent auctions interfere.
     pub at_once: u32,
-    /// Auctioneers, 1 to 1,000; each auction goes to one of them, drawn.
+    /// Number of auctioneers, 1 to 1,000; each auction goes to a random one.
     pub auctioneers: u32,
     /// An answer that takes longer counts as missing. 1 ms or more.
     pub timeout: Duration,
@@ -144,10 +144,9 @@ impl TryFrom<RulesFile> for Rules {
 }
 
 impl Rules {
-    /// The defaults of each algorithm when it was last in use: 100 rounds (40 for `reserve_n_best`,
-    /// which was deleted in August 2014), a pool of a fifth of the cells and at least 10, 20 auctions
-    /// at a time, one second for an answer. A start takes no time, as in the simulator until August
-    /// 2014: all of the 20 auctions negotiate.
+    /// Returns the defaults of each algorithm as of its last use: 100 rounds (40 for `reserve_n_best`, which was
+    /// deleted in August 2014), a pool of a fifth of the cells but at least 10, 20 auctions at a time, and one second
+    /// for an answer. A start takes no time, as in the simulator until August 2014, so all 20 auctions negotiate.
     pub fn of(algorithm: Algorithm) -> Self {
         Self {
             algorithm,
@@ -168,9 +167,9 @@ impl Rules {
         }
     }
 
-    /// The same, but an auctioneer waits 0.8 to 0.9 s for each start, as in the simulator from
-    /// August 2014 on. There, 20 auctions for each cell were held at a time; with 20 in all, as
-    /// here, auctions rarely negotiate at the same time.
+    /// Returns the same rules, except that an auctioneer waits 0.8 to 0.9 s for each start, as in the simulator from
+    /// August 2014 on. There, 20 auctions were held at a time for each cell; with 20 in all, as here, auctions rarely
+    /// negotiate at the same time.
     pub fn with_slow_starts(algorithm: Algorithm) -> Self {
         Self {
             run: Distribution::Uniform(Duration::from_millis(800), Duration::from_millis(900)),
@@ -210,7 +209,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The number of bidders in a round over `n` cells.
+    /// Returns the number of bidders in a round over `n` cells.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to n
     pub fn pool(&self, n: usize) -> usize {
         if self.pool_fraction >= 1.0 {

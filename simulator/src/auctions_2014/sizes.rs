@@ -14,7 +14,7 @@ const BID: f64 = 0.123_456_789_012_345_67;
 /// The error of a cell that lacks resources.
 const NO_ROOM: &str = "insufficient resources for instance";
 
-/// The size of a message with a payload of this size, bytes.
+/// Returns the size of a message with a payload of this size, in bytes.
 fn envelope(payload: usize) -> u64 {
     let empty = length(&json!({"CorrelationID": CORRELATION_ID, "Payload": ""}));
     empty + (payload.div_ceil(3) * 4) as u64
@@ -29,7 +29,7 @@ fn wrapped(value: &impl Serialize) -> u64 {
     envelope(bytes)
 }
 
-/// A request about an instance: for a bid, to reserve, to release. Bytes.
+/// Returns the size in bytes of a request about an instance: for a bid, a reservation or a release.
 pub(super) fn info(request: &Request, index: u32) -> u64 {
     wrapped(&json!({
         "ProcessGuid": request.app,
@@ -40,7 +40,7 @@ pub(super) fn info(request: &Request, index: u32) -> u64 {
     }))
 }
 
-/// The whole auction, for the cell that runs it. Bytes.
+/// Returns the size in bytes of the whole auction, for the cell that runs it.
 pub(super) fn run(request: &Request, index: u32) -> u64 {
     wrapped(&json!({
         "DesiredLRP": request,
@@ -50,7 +50,7 @@ pub(super) fn run(request: &Request, index: u32) -> u64 {
     }))
 }
 
-/// An instance to stop. Bytes.
+/// Returns the size in bytes of an order to stop an instance.
 pub(super) fn stop(request: &Request, index: u32) -> u64 {
     wrapped(&json!({
         "ProcessGuid": request.app,
@@ -64,7 +64,7 @@ pub(super) fn stop(request: &Request, index: u32) -> u64 {
 pub(super) struct Answers {
     pub(super) bid: u64,
     pub(super) no_room: u64,
-    /// After a release, a run, a stop.
+    /// After a release, a run or a stop.
     pub(super) ok: u64,
 }
 

@@ -14,13 +14,13 @@ use crate::{
     random::{Distribution, Random},
 };
 
-/// The cells of the simulator of 2014: 100 of each resource.
+/// Returns the cells of the simulator of 2014: 100 of each resource.
 fn cells(n: u32) -> Vec<Cell> {
     let cell = |i| Cell::new(format!("rep-{i}"), Resources::new(100, 100, 100));
     (0..n).map(cell).collect()
 }
 
-/// So many instances of apps of their own, of size 1, are there already.
+/// Adds `count` instances of size 1, each of its own app, that are already there.
 fn preload(cell: &mut Cell, count: u32) {
     for i in 0..count {
         cell.debit(&Request::new(format!("old-{}-{i}", cell.cell), 1, 1), None);
@@ -43,8 +43,8 @@ fn unique(count: u32, size: i64) -> Vec<Request> {
     (0..count).map(request).collect()
 }
 
-/// The mix of 2014: instances of size 1, 2 and 4, half of them apps of one instance, the other half of four
-/// apps for each size, shuffled.
+/// Returns the mix of 2014, shuffled: instances of size 1, 2 and 4, half of them apps of one instance, the other half
+/// of four apps for each size.
 fn mixed(counts: [u32; 3]) -> Vec<Demand> {
     let mut requests = Vec::new();
     for (count, size) in counts.into_iter().zip([1, 2, 4]) {
@@ -67,7 +67,8 @@ fn red(instances: u32) -> Vec<Demand> {
     vec![start(request)]
 }
 
-/// Slow starts, and auctions in the order asked: what each test counts is easy to follow.
+/// Returns settings with slow starts and auctions in the requested order, so that what each test counts is easy to
+/// follow.
 fn setting(algorithm: Algorithm, seed: u64) -> AuctionSettings {
     AuctionSettings {
         rules: Rules {
@@ -83,7 +84,7 @@ fn setting(algorithm: Algorithm, seed: u64) -> AuctionSettings {
     }
 }
 
-/// Runs it and checks the invariants.
+/// Runs the auctions and checks the invariants.
 fn check(cells: &[Cell], demands: &[Demand], setting: &AuctionSettings) -> AuctionsResult {
     let result = run(cells, demands, setting);
     for cell in &result.cells {
@@ -116,7 +117,7 @@ fn check(cells: &[Cell], demands: &[Demand], setting: &AuctionSettings) -> Aucti
         let failed = result.failures.iter().map(|f| f.communications);
         let sum: u64 = placed.chain(failed).map(u64::from).sum();
         let questions = sent("bid request") + sent("reserve") + sent("release") + sent("run");
-        // cancelled auctions are in the messages only
+        // cancelled auctions appear in the messages only
         assert!(
             sum == questions || result.cancelled > 0,
             "{sum} {questions}"
@@ -127,7 +128,7 @@ fn check(cells: &[Cell], demands: &[Demand], setting: &AuctionSettings) -> Aucti
     result
 }
 
-/// New instances by cell.
+/// Returns the number of new instances by cell.
 fn new_by_cell(result: &AuctionsResult) -> Vec<f64> {
     let mut counts = vec![0.0; result.cells.len()];
     for placement in &result.placements {
@@ -140,7 +141,7 @@ fn as_run(cells: &[Cell], demands: &[Demand], result: &AuctionsResult) -> SimRun
     outcome("auctions", cells, demands, result, Some(0.5))
 }
 
-/// Preloaded cells: all but `empty` have 50 instances.
+/// Returns preloaded cells: all but `empty` have 50 instances.
 fn imbalanced(empty: usize) -> Vec<Cell> {
     let mut cells = cells(100);
     let full = cells.len() - empty;
@@ -148,7 +149,7 @@ fn imbalanced(empty: usize) -> Vec<Cell> {
     cells
 }
 
-/// Preloaded cells: 78 to 80 instances each.
+/// Returns preloaded cells with 78 to 80 instances each.
 fn watters(n: u32) -> Vec<Cell> {
     let mut cells = cells(n);
     for (cell, i) in cells.iter_mut().zip(0..) {
@@ -253,7 +254,7 @@ fn instances_wait_for_an_auctioneer_and_more_auctioneers_are_quicker() {
             .map(|p| p.wait_us)
             .collect::<Vec<_>>()
     };
-    // bid 2 ms, reserve 2 ms, and the order to run is under way for 1 ms, takes 900, is answered
+    // bid 2 ms, reserve 2 ms; the order to run travels for 1 ms, takes 900 ms, and is answered
     let (first, turn) = (5_000, 906_000);
     let expected: Vec<u64> = (0..8).map(|i| first + i / 2 * turn).collect();
     assert_eq!(waits_us(1), expected);
@@ -303,7 +304,7 @@ fn stops_and_lifetimes_give_the_room_back() {
     let first = ended[0].unwrap() - result.placements[0].at_us;
     assert!((5_800_000..=5_900_000).contains(&first), "{first}");
     assert!((50_001_000..=50_002_000).contains(&ended[1].unwrap()));
-    // stopped while its auction ran: as soon as it has its place
+    // stopped during its auction: it ends as soon as it is placed
     let third = ended[2].unwrap() - result.placements[2].at_us;
     assert!((1_000..=2_000).contains(&third), "{third}");
     assert_eq!(ended[3], None);
@@ -366,7 +367,7 @@ fn nothing_happens_after_the_end() {
 fn the_watcher_can_end_a_run() {
     let mut setting = setting(Algorithm::Random, 1);
     setting.rules.max_rounds = 10_000;
-    // each of the 50 has nowhere to go and asks 10,000 times
+    // each of the 50 fits nowhere and asks 10,000 times
     let mut request = Request::new("big", 101, 1);
     request.instances = 50;
     let mut seen = Vec::new();

@@ -26,14 +26,14 @@ use crate::{
     random::Random,
 };
 
-/// Events between two progress reports.
+/// Number of events between two progress reports.
 const EVENTS_PER_REPORT: u32 = 65_536;
-/// The reason if no cell may be asked, so that there was no round.
+/// The reason given if no cell may be asked, so that there was no round.
 const NO_CELL: &str = "no cell has the requested stack and placement tags";
-/// The error of the auctions of 2014 when the maximum of rounds was reached.
+/// The error that the auctions of 2014 gave when the maximum of rounds was reached.
 const NO_ROOM: &str = "insufficient resources for instance";
-/// The order to run was lost, or reached a cell that had already released the reservation: a
-/// release meant for an earlier request may arrive late.
+/// The reason given if the order to run was lost or reached a cell that had already released the reservation: a release
+/// meant for an earlier request may arrive late.
 const NEVER_RAN: &str = "the winner did not get the order to run";
 
 pub(super) struct World<'a> {
@@ -45,10 +45,10 @@ pub(super) struct World<'a> {
     auctioneers: Vec<Slots>,
     instances: Vec<Instance>,
     open: BTreeMap<u32, OpenAuction>,
-    /// Reservations: instance and cell.
+    /// Reservations, as instance and cell.
     held: BTreeSet<(u32, u32)>,
     app_numbers: BTreeMap<String, u32>,
-    /// By app: instances that have not ended, and some that have.
+    /// By app: all instances that have not ended, and some that have.
     instances_of: BTreeMap<u32, Vec<u32>>,
     class_numbers: BTreeMap<(Option<String>, Vec<String>), usize>,
     /// By class: cells that may be asked, in no particular order.
@@ -95,7 +95,7 @@ impl<'a> World<'a> {
             classes: Vec::new(),
             events: EventQueue::new(),
             now_us: 0,
-            // these names determine the draws: other names change the figures in docs/AUCTIONS_2014.md
+            // these names determine the draws: changing them would change the figures in docs/AUCTIONS_2014.md
             choice: random.fork("era choice", 0),
             network: random.fork("era weather", 0),
             messages: [Traffic::default(); MessageKind::COUNT],
@@ -106,8 +106,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs to the end; `watch` is called with the virtual time now and then, and ends the run by
-    /// returning false.
+    /// Runs to the end. `watch` is called with the virtual time now and then, and ends the run by returning false.
     pub(super) fn run(mut self, watch: &mut dyn FnMut(u64) -> bool) -> (AuctionsResult, bool) {
         let mut left = EVENTS_PER_REPORT;
         self.expect_demand(0);
@@ -145,7 +144,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Makes the demands of this moment, from this position on.
+    /// Carries out the demands of this moment, from this position on.
     fn demands_from(&mut self, from: usize) {
         let demands = self.demands;
         let at_ms = demands[from].at_ms;
@@ -204,7 +203,7 @@ impl<'a> World<'a> {
         self.begin_auctions(auctioneer);
     }
 
-    /// The cells that may be asked depend on stack and placement tags only.
+    /// Returns the class of a request: which cells may be asked depends only on stack and placement tags.
     fn class(&mut self, request: &Request) -> usize {
         let key = (request.stack.clone(), request.placement_tags.clone());
         let (cells, classes) = (self.cells, &mut self.classes);
@@ -288,7 +287,7 @@ impl<'a> World<'a> {
         let sizes = self.answer_bytes[cell as usize];
         let bid = match ask {
             QuestionKind::Bid => rep.bid(&instance.request, instance.app),
-            // one reservation for each instance: a release of an earlier one is still in transit
+            // one reservation per instance: a release of an earlier one is still in transit
             QuestionKind::Reserve if self.held.contains(&(number, cell)) => None,
             QuestionKind::Reserve => {
                 let bid = rep.reserve(&instance.request, instance.app);
@@ -357,7 +356,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The answers are in, or late: the auction continues.
+    /// Continues an auction whose answers have arrived or are too late.
     fn proceed(&mut self, number: u32) {
         let Some(mut open) = self.open.remove(&number) else {
             return;
@@ -390,8 +389,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// Stops instances of an app. Waiting ones get no auction; those in an auction are stopped
-    /// after it.
+    /// Stops instances of an app. Waiting instances get no auction; those in an auction are stopped after it.
     fn stop(&mut self, app: u32, indices: &[u32]) {
         let mut numbers = self.instances_of.remove(&app).unwrap_or_default();
         for number in &numbers {
@@ -473,7 +471,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// An app's number, given when it is first named.
+/// Returns an app's number, which is assigned when it is first named.
 fn number(numbers: &mut BTreeMap<String, u32>, app: &str) -> u32 {
     if let Some(number) = numbers.get(app) {
         return *number;

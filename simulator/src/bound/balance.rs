@@ -5,22 +5,22 @@ use crate::{
     outcome::{CellEnd, InstanceEnd},
 };
 
-/// A cell that is filled: MiB.
+/// A cell to be filled, in MiB.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     used: i64,
-    /// It has room for so many units.
+    /// Number of units for which it has room.
     units: i64,
 }
 
-/// The least standard deviation / mean of the memory used per cell, over all ways to spread the instances that began in
-/// the run over the cells that are up at its end. What ran before stays where it is.
+/// Returns the least standard deviation / mean of the memory used per cell over all ways to spread the instances that
+/// began in the run over the cells that are up at its end. Instances that ran before stay where they are.
 ///
-/// None where cells differ in memory: there the mean of their shares depends on how the work is spread. And none where
+/// None if cells differ in memory, as then the mean of their shares depends on how the work is spread, and none if
 /// nothing is used.
 ///
-/// A lower bound: instances are taken as so many units of the greatest common divisor of their sizes. Filling the
-/// emptiest cell unit by unit gives the least sum of squares of all ways to spread these units, and every way to spread the
+/// A lower bound: instances are treated as units of the greatest common divisor of their sizes. Filling the emptiest
+/// cell unit by unit gives the least sum of squares of all ways to spread these units, and every way to spread the
 /// instances is one of them.
 pub(crate) fn most_even(cells: &[CellEnd]) -> Option<f64> {
     let equal = cells
@@ -49,7 +49,8 @@ pub(crate) fn most_even(cells: &[CellEnd]) -> Option<f64> {
     (!nothing).then(|| memory_distribution(&used))
 }
 
-/// What divides the size of each instance of an entry. Where one stands for several only their sum is known.
+/// Returns a divisor of the size of each instance of an entry. If the entry stands for several, only their sum is
+/// known.
 fn unit_of(entry: &InstanceEnd) -> i64 {
     if entry.count == 1 { entry.memory_mb } else { 1 }
 }
@@ -62,7 +63,8 @@ fn greatest_common_divisor(a: i64, b: i64) -> i64 {
     }
 }
 
-/// What each cell uses after so many units went to the emptiest cell each. Units that find no room are left out.
+/// Returns what each cell uses after `units` units went to the emptiest cell, one by one. Units that find no room are
+/// left out.
 fn fill(levels: &[Level], unit: i64, units: i64) -> Vec<i64> {
     let below = |level: &Level, line: i64| {
         let units = (line - level.used + unit - 1).div_euclid(unit);
@@ -88,7 +90,7 @@ fn fill(levels: &[Level], unit: i64, units: i64) -> Vec<i64> {
     let mut left = units - needed(line);
     let fill_one = |level: &Level| {
         let filled = below(level, line);
-        // those that stand exactly at the line take one more each, as far as units are left
+        // cells exactly at the line take one more each, as long as units are left
         let more = left > 0 && filled < level.units && level.used + filled * unit == line;
         left -= i64::from(more);
         level.used + (filled + i64::from(more)) * unit
@@ -123,7 +125,7 @@ mod tests {
         }
     }
 
-    /// The least score over all assignments.
+    /// Returns the least score over all assignments.
     fn best(cells: &[CellEnd], sizes: &[i64]) -> f64 {
         let mut best = f64::INFINITY;
         let n = cells.len();

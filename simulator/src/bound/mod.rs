@@ -1,8 +1,8 @@
 //! How far a run is from the best that any policy could have reached: bounds that hold for every order of decisions,
-//! with knowledge of all work to come.
+//! even with knowledge of all work to come.
 //!
-//! docs/SIMULATOR.md proves each of them. [`work`] says which cells could have held which work at the end of the run,
-//! [`relaxation`] how much of it at most, [`balance`] how evenly what runs at the end could have been spread.
+//! docs/SIMULATOR.md proves each of them. [`work`] determines which cells could have held which work at the end of the
+//! run, [`relaxation`] how much of it at most, and [`balance`] how evenly what runs at the end could have been spread.
 
 mod balance;
 mod relaxation;
@@ -21,11 +21,12 @@ use crate::{
     scenario::Scenario,
 };
 
-/// What counts instances, beside the names of resources.
+/// The name under which instances are counted, besides the names of resources.
 const INSTANCES: &str = "instances";
 
-/// Sums what was placed of the scenario's own requests: `placed` are these with how many instances of each. Under a policy
-/// the bound is computed from the cells, without one (auctions of 2014) it is what was asked for.
+/// Computes the bounds of the scenario's own requests, of which `placed` are those that were placed, with the number of
+/// instances of each. Under a policy the bound follows from the cells; without one (auctions of 2014) it is what was
+/// requested.
 pub(crate) fn of_requests<'r>(
     scenario: &Scenario,
     demands: &[Demand],
@@ -44,7 +45,7 @@ pub(crate) fn of_requests<'r>(
     bounds(sums, work.measures().iter().map(at_most).collect())
 }
 
-/// What managers keep running: no more than what is wanted.
+/// Returns the bounds of what managers keep running: at most what is wanted.
 pub(crate) fn of_managers(kept: &Kept) -> Bounds {
     let wanted = kept.wanted as f64;
     let runs = wanted - kept.missing.end;
@@ -52,13 +53,13 @@ pub(crate) fn of_managers(kept: &Kept) -> Bounds {
     bounds(one(runs), one(wanted))
 }
 
-/// For the auctions of 2014, whose cells are not these: what was asked for.
+/// Returns the bounds for the auctions of 2014, whose cells are different: what was requested.
 pub(crate) fn of_asked(figures: &Figures) -> Bounds {
     let one = |value: u64| BTreeMap::from([(INSTANCES.to_owned(), value as f64)]);
     bounds(one(figures.placed), one(figures.asked))
 }
 
-/// The gap is left out where there is nothing to place.
+/// Computes the gaps. A gap is left out if there is nothing to place.
 fn bounds(placed: BTreeMap<String, f64>, at_most: BTreeMap<String, f64>) -> Bounds {
     let gap = at_most.iter().filter(|(_, most)| **most > 0.0);
     let gap = gap.map(|(name, most)| {
@@ -72,11 +73,11 @@ fn bounds(placed: BTreeMap<String, f64>, at_most: BTreeMap<String, f64>) -> Boun
     }
 }
 
-/// Adds the bound of the balance, which follows from what runs at the end.
+/// Adds the bound on the balance, which follows from what runs at the end.
 pub(crate) fn add_balance(run: &mut SimRun) {
     run.figures.most_even = most_even(&run.cells).map(|bound| MostEven {
         bound,
-        // the two are computed from the same numbers in another order
+        // both are computed from the same numbers, but in another order
         gap: Some(run.figures.distribution - bound)
             .filter(|gap| gap.abs() > 1e-12)
             .unwrap_or(0.0),

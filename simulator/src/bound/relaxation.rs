@@ -1,26 +1,26 @@
-//! How much of the work fits at most: a linear relaxation, of which only the weights of its rows come from a solver.
+//! How much of the work fits at most: a linear relaxation, for which a solver only supplies the weights of its rows.
 //!
-//! Whatever weights it returns, [`weighed`] computes from them a bound that holds (weak duality), so nothing depends on
-//! the solver's accuracy.
+//! From whatever weights it returns, [`weighed`] computes a valid bound (weak duality), so nothing depends on the
+//! solver's accuracy.
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
 
-/// Cells that are alike.
+/// A group of identical cells.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
-    /// How many.
+    /// Number of cells.
     pub(super) cells: f64,
     /// By class of work: whether such a cell can take it.
     pub(super) takes: Vec<bool>,
-    /// Each row has for each class a share; the shares of what one cell holds add up to at most 1.
+    /// Each row has one share per class; the shares of everything that one cell holds add up to at most 1.
     pub(super) rows: Vec<Vec<f64>>,
 }
 
-/// A problem with more coefficients than this is not solved: what was asked for is then the bound.
+/// A problem with more coefficients than this is not solved: the bound is then what was requested.
 const MOST_COEFFICIENTS: usize = 400_000;
 
-/// The most that can be placed, where an instance of class k is worth `values[k]` (0 or more) and `counts[k]` of it were
-/// asked for.
+/// Returns the most that can be placed if an instance of class k is worth `values[k]` (0 or more) and `counts[k]` of
+/// them were requested.
 pub(super) fn at_most(groups: &[Group], counts: &[f64], values: &[f64]) -> f64 {
     let free: Vec<Vec<f64>> = groups.iter().map(|g| vec![0.0; g.rows.len()]).collect();
     let asked = weighed(groups, counts, values, &free);
@@ -33,7 +33,7 @@ pub(super) fn at_most(groups: &[Group], counts: &[f64], values: &[f64]) -> f64 {
     })
 }
 
-/// Whether every cell can hold its even share of all work: then no relaxation is below what was asked for.
+/// Returns whether every cell can hold its even share of all work: then no relaxation is below what was requested.
 fn all_fit_evenly(groups: &[Group], counts: &[f64], values: &[f64]) -> bool {
     let cells: f64 = groups.iter().map(|group| group.cells).sum();
     let even = |row: &Vec<f64>| {
@@ -50,11 +50,11 @@ fn all_fit_evenly(groups: &[Group], counts: &[f64], values: &[f64]) -> bool {
     })
 }
 
-/// The bound from these weights, one for each row of each group: what all rows are worth, and for each instance that was
-/// asked for what it is worth beyond the rows that it uses, where that is most.
+/// Returns the bound for these weights, one per row of each group: the worth of all rows, plus, for each requested
+/// instance, its worth beyond the rows that it uses, in the group where that is largest.
 ///
-/// For weights of 0 or more it is never too low: an instance that is placed in a group is worth its share of that group's
-/// rows and no more than the rest.
+/// For weights of 0 or more it is never too low: an instance placed in a group is worth its share of that group's rows
+/// plus at most the rest.
 fn weighed(groups: &[Group], counts: &[f64], values: &[f64], weights: &[Vec<f64>]) -> f64 {
     let rows = groups.iter().zip(weights);
     let rows: f64 = rows
@@ -75,7 +75,8 @@ fn weighed(groups: &[Group], counts: &[f64], values: &[f64], weights: &[Vec<f64>
     rows + instances
 }
 
-/// The weights that make the bound low: the dual of the relaxation. None if the problem is too large or the solver fails.
+/// Returns the weights that make the bound low: the dual of the relaxation. None if the problem is too large or the
+/// solver fails.
 fn weights(groups: &[Group], counts: &[f64], values: &[f64]) -> Option<Vec<Vec<f64>>> {
     let size = groups.iter().map(|group| group.rows.len() * counts.len());
     if size.sum::<usize>() > MOST_COEFFICIENTS {

@@ -1,15 +1,15 @@
-//! What a cell has room for, and the shares of it that instances take.
+//! The room of a cell, and the shares of it that instances take.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::{DeviceNeed, Request, Resource, ResourceName, Resources};
 
-/// At most so many stepped rows of a resource; see [`rows_of`].
+/// Maximum number of stepped rows of a resource; see [`rows_of`].
 const MOST_STEPS: usize = 8;
-/// Above this many instances of a size on a cell, the part of one more is not worth a row.
+/// Above this number of instances of a size on a cell, the fraction of one more is not worth a row.
 const MOST_ON_A_CELL: i64 = 64;
 
-/// What a cell has room for, in amounts of which what it holds takes its share: those of every cell and named ones, and of
+/// The room of a cell in amounts of which each instance takes its share: those of every cell and named ones, and for
 /// each set of devices the sum and the number of devices of which more than half is taken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Room {
@@ -25,12 +25,12 @@ struct Set {
     model: Option<String>,
     /// The sum over all devices.
     free: i64,
-    /// Devices of which no one has more than half.
+    /// Number of devices of which no instance has more than half.
     halves: i64,
 }
 
 impl Set {
-    /// What the need takes of the sum, and on how many devices it takes more than half.
+    /// Returns how much of the sum the need takes, and on how many devices it takes more than half.
     fn shares(&self, need: &DeviceNeed) -> (i64, i64) {
         let count = i64::from(need.count);
         let amount = need.amount.unwrap_or(self.each);
@@ -40,7 +40,7 @@ impl Set {
         )
     }
 
-    /// So many of these.
+    /// Returns the sum of this many such sets.
     fn times(&self, cells: i64) -> Self {
         Self {
             count: self.count * cells,
@@ -51,7 +51,7 @@ impl Set {
         }
     }
 
-    /// Both together; none if a device of one is larger than one of the other.
+    /// Returns the sum of both; none if their devices differ in size.
     fn plus(&self, other: &Self) -> Option<Self> {
         (self.each == other.each).then(|| Self {
             count: self.count + other.count,
@@ -75,7 +75,7 @@ impl Set {
 }
 
 impl Room {
-    /// All of a cell; what is unlimited is left out.
+    /// Returns all of a cell; unlimited resources are left out.
     pub(super) fn of(total: &Resources) -> Self {
         let limited = |of: Resource| Some((ResourceName::Amount(of), total.get(of)?));
         let extra = total.extra.iter();
@@ -98,7 +98,7 @@ impl Room {
         }
     }
 
-    /// One instance is there in any case.
+    /// Subtracts an instance that is there in any case.
     pub(super) fn debit(&mut self, request: &Request) {
         for (of, free) in &mut self.amounts {
             *free -= of.wanted(request, &Resources::default());
@@ -112,7 +112,7 @@ impl Room {
         }
     }
 
-    /// Whether one instance fits by itself.
+    /// Returns whether one instance fits by itself.
     pub(super) fn has(&self, request: &Request) -> bool {
         let fits = |(of, free): (&ResourceName, &i64)| {
             let wanted = of.wanted(request, &Resources::default());
@@ -132,8 +132,8 @@ impl Room {
             && request.devices.iter().all(served)
     }
 
-    /// The rooms of so many cells each, as if all were one. What some cell has without limit is without limit; a set whose
-    /// devices are not of one size is left out.
+    /// Returns the rooms of cells, each with the number of such cells, added up as if they were one cell. What some
+    /// cell has without limit is without limit; a set whose devices differ in size is left out.
     pub(super) fn sum<'r>(rooms: impl Iterator<Item = (&'r Self, u32)> + Clone) -> Self {
         let all: i64 = rooms.clone().map(|(_, cells)| i64::from(cells)).sum();
         let mut limited: BTreeMap<&ResourceName, (i64, i64)> = BTreeMap::new();
@@ -151,7 +151,7 @@ impl Room {
                 *sum = sum.take().and_then(|sum| sum.plus(&more));
             }
         }
-        // of a named resource a cell without an amount has none
+        // a cell without an amount of a named resource has none of it
         let is_limited =
             |of: &ResourceName, count: i64| count == all || matches!(of, ResourceName::Named(_));
         let amounts = limited.into_iter();
@@ -165,7 +165,7 @@ impl Room {
         }
     }
 
-    /// The rows of a cell with this room; see [`rows_of`].
+    /// Returns the rows of a cell with this room; see [`rows_of`].
     pub(super) fn rows(&self, requests: &[&Request], steps: bool) -> Vec<Vec<f64>> {
         let mut rows = Vec::new();
         for (of, free) in &self.amounts {
@@ -186,9 +186,9 @@ impl Room {
     }
 }
 
-/// Rows of shares that add up to at most 1 on a cell with `room`, of instances of these sizes: the sizes themselves, and for
-/// each of some numbers k the share x of each as the dual feasible function u(k) of Lueker: x where (k + 1) x is whole,
-/// else ⌊(k + 1) x⌋ / k. An instance of which k fit, but not k + 1, counts as 1/k there.
+/// Returns rows of shares that add up to at most 1 on a cell with `room`, for instances of these sizes: the sizes
+/// themselves and, for each of some numbers k, the share x of each under Lueker's dual feasible function u(k): x if (k
+/// + 1) x is whole, else ⌊(k + 1) x⌋ / k. There, an instance of which k but not k + 1 fit counts as 1/k.
 fn rows_of(room: i64, sizes: &[i64], steps: bool) -> Vec<Vec<f64>> {
     let fits = |size: &&i64| **size > 0 && **size <= room;
     let on_a_cell: BTreeSet<i64> = sizes.iter().filter(fits).map(|size| room / size).collect();
@@ -222,7 +222,7 @@ fn rows_of(room: i64, sizes: &[i64], steps: bool) -> Vec<Vec<f64>> {
     };
     let mut rows = vec![plain];
     for row in steps.into_iter().map(stepped) {
-        // one that is nowhere above another adds nothing
+        // a row that is nowhere above another one adds nothing
         let adds = |known: &Vec<f64>| row.iter().zip(known).any(|(a, b)| a > b);
         if rows.iter().all(adds) {
             rows.push(row);

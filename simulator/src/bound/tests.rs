@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::{RunSettings, scenario::Scenario};
 
-/// A cell with one or several gpus: memory, disk, containers, gpus of 1,000.
+/// A cell with one or more gpus: memory, disk, containers, and the number of gpus of 1,000.
 type CellSizes = (i64, i64, i64, usize);
-/// What an app asks for: memory, disk, gpus and how much of each.
+/// What an app asks for: memory, disk, number of gpus, and the amount of each.
 type AppSizes = (i64, i64, usize, i64);
 
 fn text(cells: &[CellSizes], apps: &[AppSizes], policies: &str) -> String {
@@ -41,12 +41,12 @@ fn text(cells: &[CellSizes], apps: &[AppSizes], policies: &str) -> String {
     text
 }
 
-/// What an app counts for in a bound.
+/// The value of an app in a bound.
 type Value = fn(&AppSizes) -> i64;
-/// What is free: for each cell memory, disk, containers, and what each gpu has.
+/// The free amounts: for each cell memory, disk, containers, and what each gpu has.
 type Free = Vec<(i64, i64, i64, Vec<i64>)>;
 
-/// The most that all assignments place, by value.
+/// Returns the most that any assignment places, by value.
 fn best(free: &mut Free, apps: &[AppSizes], value: Value) -> i64 {
     let Some(((memory, disk, gpus, amount), rest)) = apps.split_first() else {
         return 0;
@@ -87,7 +87,7 @@ fn free(cells: &[CellSizes]) -> Free {
     cells.iter().map(of).collect()
 }
 
-/// What could be placed at most, as the bound has it, with cells as they are or, for no pairs, all as one.
+/// Returns the bounds for cells as they are or, without pairs, with all cells merged into one.
 fn bound_with(text: &str, most_pairs: usize) -> BTreeMap<String, f64> {
     let scenario = Scenario::read(text, true).unwrap();
     let demands = scenario.demands(1).unwrap();
@@ -198,10 +198,10 @@ fn what_ends_or_may_be_lost_takes_no_room_at_the_end() {
     let fault = "[[faults]]\nat = \"1s\"\nkind = \"zone-lost\"\nzone = \"default\"\n";
     let lossy = format!("duration = \"1m\"\n{cell}{both}{fault}");
     assert_eq!(bound(&lossy)["instances"], 2.0);
-    // what fits no cell is placed in no case
+    // a request that fits no cell is never placed
     let large = start("c").replace("memory_mb = 10", "memory_mb = 11");
     assert_eq!(bound(&format!("{lossy}{large}"))["instances"], 2.0);
-    // of two requests of one index the instance of one is replaced, and takes no room at the end
+    // of two requests for one index, one instance is replaced and takes no room at the end
     let twice = start("a") + &start("a");
     assert_eq!(bound(&format!("{cell}{twice}"))["instances"], 2.0);
 }

@@ -14,16 +14,16 @@ use crate::{
     scenario::{FaultKind, Scenario},
 };
 
-/// With more pairs of a class and a group of cells all cells are taken as one, which takes any part of an instance: a bound
-/// that is higher and found at once.
+/// With more pairs of a class and a group of cells than this, all cells are treated as one that takes any fraction of
+/// an instance: a higher bound, but found at once.
 pub(super) const MOST_PAIRS: usize = 2_000;
 
-/// What is counted of the work.
+/// What is counted about the work.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Measure {
     /// Each instance as 1.
     Instances,
-    /// What it asks for of a resource; `each` is what one device of the set has, where it is one.
+    /// The requested amount of a resource; for a set of devices, `each` is what one device has.
     Amount { of: ResourceName, each: i64 },
 }
 
@@ -35,7 +35,7 @@ impl Measure {
         }
     }
 
-    /// The value of one instance.
+    /// Returns the value of one instance.
     pub(super) fn of(&self, request: &Request) -> f64 {
         match self {
             Self::Instances => 1.0,
@@ -44,11 +44,11 @@ impl Measure {
     }
 }
 
-/// Instances that any cell takes or refuses alike.
+/// Instances that every cell treats alike.
 #[derive(Clone, Debug)]
 struct Class<'d> {
     request: &'d Request,
-    /// Those that are still there at the end, if they were placed.
+    /// Number of those that are still there at the end, if they were placed.
     staying: u64,
     /// The others.
     leaving: u64,
@@ -58,9 +58,9 @@ struct Class<'d> {
 pub(super) struct Work<'d> {
     classes: Vec<Class<'d>>,
     measures: Vec<Measure>,
-    /// The cells as they are at the end without this work, for what stays until then.
+    /// The cells as they are at the end without this work, for work that stays until then.
     groups: Vec<Group>,
-    /// By class: whether some cell could take it while it was empty.
+    /// By class: whether some cell could have taken it while that cell was empty.
     fits_somewhere: Vec<bool>,
 }
 
@@ -103,12 +103,12 @@ impl<'d> Work<'d> {
         }
     }
 
-    /// What is counted: instances, and each resource that the work asks for.
+    /// Returns what is counted: instances, and each resource that the work asks for.
     pub(super) fn measures(&self) -> &[Measure] {
         &self.measures
     }
 
-    /// No policy places more than this, by any measure.
+    /// Returns the most that any policy can place, by this measure.
     pub(super) fn at_most(&self, measure: &Measure) -> f64 {
         let values: Vec<f64> = self.classes.iter().map(|c| measure.of(c.request)).collect();
         let counts: Vec<f64> = self.classes.iter().map(|c| c.staying as f64).collect();
@@ -118,7 +118,7 @@ impl<'d> Work<'d> {
         let leaving: f64 = leaving
             .map(|((c, value), _)| c.leaving as f64 * value)
             .sum();
-        // what is placed is a whole multiple of the values' divisor; the margin is for rounding
+        // the placed value is a multiple of the values' divisor; the margin is for rounding
         let divisor = values
             .iter()
             .fold(0.0, |a, b| common_divisor(a, *b))
@@ -127,7 +127,7 @@ impl<'d> Work<'d> {
     }
 }
 
-/// The groups as rows; as one where there are too many pairs.
+/// Turns the groups into rows, or merges them into one if there are too many pairs.
 fn grouped(
     rooms: BTreeMap<(Room, Vec<bool>), u32>,
     classes: &[Class<'_>],
@@ -151,12 +151,12 @@ fn grouped(
     rooms.into_iter().map(group).collect()
 }
 
-/// Of whole numbers.
+/// Returns the greatest common divisor of whole numbers.
 fn common_divisor(a: f64, b: f64) -> f64 {
     if b < 0.5 { a } else { common_divisor(b, a % b) }
 }
 
-/// What a job asks for of a resource.
+/// Returns how much of a resource a job asks for.
 fn wanted(of: &ResourceName, request: &Request, each: i64) -> i64 {
     if let ResourceName::Named(name) = of
         && let Some(need) = request.devices.get(name)
@@ -166,8 +166,8 @@ fn wanted(of: &ResourceName, request: &Request, each: i64) -> i64 {
     of.wanted(request, &Resources::default())
 }
 
-/// A set of devices only if all cells that have it agree on what one device has: otherwise the sum depends on where work
-/// is placed.
+/// Returns the measures of the work. A set of devices is counted only if all cells that have it agree on the size of a
+/// device; otherwise the sum would depend on where work is placed.
 fn measures(classes: &[Class<'_>], cells: &[Cell]) -> Vec<Measure> {
     let amounts = [Resource::Memory, Resource::Disk, Resource::Cpu].map(ResourceName::Amount);
     let mut names: BTreeSet<ResourceName> = BTreeSet::new();
@@ -197,7 +197,7 @@ fn measures(classes: &[Class<'_>], cells: &[Cell]) -> Vec<Measure> {
     [Measure::Instances].into_iter().chain(amounts).collect()
 }
 
-/// The indices of each app that are stopped; all where the list is empty.
+/// The stopped indices of each app; an empty list means all.
 type Stopped<'d> = HashMap<&'d str, Vec<&'d [u32]>>;
 
 fn stopped_apps(demands: &[Demand]) -> Stopped<'_> {
@@ -214,7 +214,7 @@ fn stays_from_before(request: &Request, stopped: &Stopped<'_>) -> bool {
     request.kind == Kind::Lrp && !stopped.contains_key(request.app.as_str())
 }
 
-/// What makes two jobs one class.
+/// The properties that two jobs of one class have in common.
 type Key<'d> = (Size, Kind, Vec<&'d [String]>, Option<&'d str>, String);
 
 fn key(request: &Request) -> Key<'_> {
@@ -238,7 +238,7 @@ fn key(request: &Request) -> Key<'_> {
     (Size::of(request), request.kind, lists, stack, rare)
 }
 
-/// The requests of a scenario by what they ask for.
+/// Groups the requests of a scenario by what they ask for.
 fn classes<'d>(scenario: &Scenario, demands: &'d [Demand]) -> Vec<Class<'d>> {
     let ends = |fault: &crate::scenario::Fault| {
         use FaultKind::{CellDrain, CellLost, ZoneLost};
@@ -270,7 +270,7 @@ fn classes<'d>(scenario: &Scenario, demands: &'d [Demand]) -> Vec<Class<'d>> {
         } else if requests_of[app] == 1 && !stopped.contains_key(app) {
             all
         } else {
-            // two requests of one index share one instance, which is counted once
+            // two requests for one index share one instance, which is counted once
             let stops = stopped.get(app).map_or(&[][..], Vec::as_slice);
             let seen = seen.entry(app).or_default();
             let stays = |index: &u32| {

@@ -1,4 +1,4 @@
-//! An auctioneer on the bus: the machine, and between it and the bus what its shell does.
+//! An auctioneer on the bus: the machine, and what its shell does between it and the bus.
 
 use std::{any::Any, collections::BTreeMap};
 
@@ -16,24 +16,24 @@ use super::{
 };
 use crate::random::Random;
 
-/// How long another auctioneer of the name has to answer before this one starts, and after an answer of any.
+/// How long another auctioneer of the same name has to answer before this one starts, and the wait after any answer.
 const NAME_WAIT_MS: u64 = 500;
 const NAME_QUIET_MS: u64 = 100;
-/// What the server takes.
+/// The server's `max_payload`.
 const MAX_PAYLOAD: usize = 1 << 20;
 
-/// See the module.
+/// The auctioneer; see the module.
 pub(super) struct AuctioneerNode {
     name: String,
     label: String,
     policy: Policy,
     random: Random,
-    /// None while it is down, or asks whether its name is free.
+    /// None while it is down or asks whether its name is free.
     machine: Option<Auctioneer>,
     /// Until when another auctioneer of its name may answer.
     asks_until_ms: Option<u64>,
     born_ms: u64,
-    /// Of this life: answers to what it asks come under it.
+    /// The inbox of this life, for answers to its questions.
     inbox: String,
     warm_up: WarmUp,
     joined: bool,
@@ -44,7 +44,7 @@ pub(super) struct AuctioneerNode {
 }
 
 impl AuctioneerNode {
-    /// `label`: how this auctioneer of the name is called in timelines.
+    /// Creates an auctioneer; `label` is what it is called in timelines.
     pub(super) fn new(name: String, label: String, policy: Policy, random: Random) -> Self {
         Self {
             name,
@@ -64,7 +64,7 @@ impl AuctioneerNode {
         }
     }
 
-    /// Its name, which another one may have, too.
+    /// Returns its name, which another one may share.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -73,12 +73,12 @@ impl AuctioneerNode {
         self.machine.as_ref()
     }
 
-    /// Whether it takes requests.
+    /// Returns whether it accepts requests.
     pub(super) fn is_joined(&self) -> bool {
         self.joined
     }
 
-    /// Nobody has its name: it begins.
+    /// Starts, as nobody has its name.
     fn start(&mut self, now_ms: u64, out: &mut Outbox) {
         self.asks_until_ms = None;
         self.machine = Some(Auctioneer::new(Settings {
@@ -97,7 +97,7 @@ impl AuctioneerNode {
         out.send(Message::new("discover", "{}"));
     }
 
-    /// The name of an auctioneer that runs, while this one asks for it.
+    /// Handles the answer of an auctioneer of its name while it asks for it.
     fn name_heard(&mut self, now_ms: u64, message: &Message, out: &mut Outbox) {
         if message.no_responders {
             self.start(now_ms, out);
@@ -111,7 +111,7 @@ impl AuctioneerNode {
         }
     }
 
-    /// The machine takes this, does what is due, and what it wants is sent.
+    /// Passes an input to the machine, does what is due, and sends the outputs.
     fn step(&mut self, now_ms: u64, input: Option<AuctioneerInput>, out: &mut Outbox) {
         let own_ms = now_ms - self.born_ms;
         let Some(machine) = &mut self.machine else {
@@ -380,7 +380,7 @@ fn text(body: &[u8]) -> String {
     String::from_utf8_lossy(body).chars().take(200).collect()
 }
 
-/// Which instances a start is for.
+/// Describes which instances a start is for.
 fn started(body: &[u8]) -> String {
     let start: Option<shared::wire::CellStart> = serde_json::from_slice(body).ok();
     let work = start.map(|start| start.work).unwrap_or_default();

@@ -1,9 +1,8 @@
 //! A model of core NATS with one server: subjects, wildcards, queue groups, replies, `no responders`.
 //!
-//! As NATS does, it delivers at most once, and in order from each publisher to each subscription. What
-//! can go wrong (a connection that ends, a program that stands still, delay, loss) stands in
-//! [`super::script::Fault`]; messages of different subscriptions of one program may overtake each
-//! other, because each subscription has a task of its own there.
+//! Like NATS, it delivers at most once, and in order from each publisher to each subscription. What can go wrong (a
+//! lost connection, a suspended program, delay, loss) is listed in [`super::script::Fault`]. Messages of different
+//! subscriptions of one program may overtake each other, because each subscription has its own task in a real program.
 
 use bytes::Bytes;
 
@@ -13,7 +12,7 @@ pub(super) struct Message {
     pub(super) subject: String,
     pub(super) reply: Option<String>,
     pub(super) body: Bytes,
-    /// Nobody listened to what was sent to this reply subject.
+    /// Whether it says that nobody listened to what was sent with this reply subject.
     pub(super) no_responders: bool,
 }
 
@@ -34,7 +33,7 @@ impl Message {
         }
     }
 
-    /// The last token of the subject.
+    /// Returns the last token of the subject.
     pub(super) fn last_token(&self) -> &str {
         self.subject.rsplit('.').next().unwrap_or_default()
     }
@@ -44,9 +43,9 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Subscription {
     pattern: String,
-    /// Where its first wildcard is.
+    /// Position of its first wildcard.
     wildcard: Option<usize>,
-    /// Of the subscriptions of one group one gets each message.
+    /// Of the subscriptions of one group, one gets each message.
     pub(super) group: Option<&'static str>,
 }
 
@@ -67,9 +66,9 @@ impl Subscription {
         Self::new(pattern.into(), Some(group))
     }
 
-    /// Whether messages on this subject are for it.
+    /// Returns whether messages on this subject are for it.
     pub(super) fn matches(&self, subject: &str) -> bool {
-        // most have no wildcard, and most others differ before it
+        // most have no wildcard, and most of the others differ before it
         let Some(wildcard) = self.wildcard else {
             return self.pattern == subject;
         };

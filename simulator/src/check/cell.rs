@@ -1,5 +1,4 @@
-//! A cell on the bus: the rep's machine, the processes that it started, and between it and the bus
-//! what its shell does.
+//! A cell on the bus: the rep's machine, the processes that it started, and what its shell does between it and the bus.
 
 use std::{
     any::Any,
@@ -24,76 +23,77 @@ use super::{
 };
 use crate::random::Random;
 
-/// The devices of each cell, and what each of them has.
+/// The number of devices of each cell, and the amount of each.
 pub(super) const CARDS: u32 = 2;
 pub(super) const CARD: i64 = 100;
-/// How long a process takes to say that it runs, and to end when it is asked to.
+/// How long a process takes to report that it runs, and to end when it is asked to.
 const STARTS_MS: u64 = 40;
 const ENDS_MS: u64 = 700;
-/// … and when it is killed.
+/// … and to end when it is killed.
 const KILLED_MS: u64 = 10;
-/// How long a process runs that crashes again and again.
+/// How long a repeatedly crashing process runs.
 const CRASHES_MS: u64 = 300;
 const HEARTBEAT_MS: u64 = 10_000;
-/// How long another rep of the name has to answer before this one starts.
+/// How long another rep of the same name has to answer before this one starts.
 const NAME_WAIT_MS: u64 = 500;
-/// When a rep leaves, its instances have so long to end.
+/// How long the instances have to end when a rep leaves.
 const LEAVES_MS: u64 = 15_000;
-/// What a message of an answer may hold.
+/// Maximum size of one message of an answer.
 const MAX_BYTES: usize = 1 << 19;
 
-/// See the module.
+/// The cell; see the module.
 pub(super) struct CellNode {
     name: String,
     label: String,
     memory_mb: i64,
     random: Random,
-    /// None while it is down, or asks whether its name is free.
+    /// None while it is down or asks whether its name is free.
     machine: Option<CellMachine>,
     /// Until when another rep of its name may answer.
     asks_until_ms: Option<u64>,
-    /// It leaves because of another rep of its name, then at the latest.
+    /// Set when it leaves because of another rep of its name: the latest time for that.
     leaves_by_ms: Option<u64>,
-    /// Of this life: the answers of a rep of its name come there.
+    /// The inbox of this life, for the answers of a rep of its name.
     inbox: String,
     born_ms: u64,
     up: bool,
-    /// What runs: the truth. It goes on while the rep stands still.
+    /// What actually runs. It continues while the rep is suspended.
     pub(super) processes: BTreeMap<InstanceId, Process>,
-    /// What the processes will have done, and when.
+    /// What the processes are going to do, and when.
     coming: BTreeSet<(u64, InstanceId, u32, bool)>,
     /// Everything that was ever started here.
     pub(super) launched: BTreeSet<InstanceId>,
-    /// The instances of stored requests that were ever started here, by id and index; one for each start of a task.
+    /// The instances of stored requests that were ever started here, by id and index, with one entry per start of a
+    /// task.
     pub(super) stored: BTreeMap<(String, u32), Vec<InstanceId>>,
-    /// How often something began or ended to run.
+    /// Number of times that something began or ended to run.
     pub(super) changes: u64,
-    /// It publishes heartbeats and events: managers listen.
+    /// Whether it publishes heartbeats and events, because managers listen.
     pub(super) tells: bool,
     next_heartbeat_ms: u64,
-    /// How often each of these will still crash.
+    /// How many times each of these is going to crash.
     crashes: BTreeMap<InstanceId, u32>,
     /// What an operator has set for it.
     pub(super) attributes: placement::Attributes,
 }
 
-/// A process that runs.
+/// A running process.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     attempt: u32,
     pub(super) app: String,
     pub(super) index: u32,
-    /// The wave of a manager that it is of, and its index.
+    /// The wave of a manager to which it belongs, and its index in it.
     pub(super) wave: Option<(WaveId, u32)>,
     pub(super) memory_mb: i64,
     pub(super) devices: DeviceShares,
     pub(super) since_ms: u64,
-    /// Of a task: when it ends by itself, and its exit code.
+    /// For a task: when it ends by itself, and its exit code.
     exits: Option<(u64, i32)>,
 }
 
 impl CellNode {
-    /// `label`: how this rep of the name is called in timelines.
+    /// Creates a cell; `label` is what this rep is called in timelines.
     pub(super) fn new(name: String, label: String, memory_mb: i64, random: Random) -> Self {
         Self {
             name,
@@ -118,7 +118,7 @@ impl CellNode {
         }
     }
 
-    /// The cell's name, which another rep may have, too.
+    /// Returns the cell's name, which another rep may share.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -131,7 +131,7 @@ impl CellNode {
         self.memory_mb
     }
 
-    /// Nobody has its name: it begins.
+    /// Starts, as nobody has its name.
     fn start(&mut self, now_ms: u64, out: &mut Outbox) {
         self.asks_until_ms = None;
         let mut total = Resources::new(self.memory_mb, 100_000, 100);
@@ -157,7 +157,7 @@ impl CellNode {
         out.resubscribed = true;
     }
 
-    /// An instance of a manager crashes, and so often when it is started here again.
+    /// Crashes an instance of a manager, `times` times if it is started here again.
     pub(super) fn crash(&mut self, now_ms: u64, nth: usize, times: u32, out: &mut Outbox) {
         let managed = self.processes.iter().filter(|(_, p)| p.wave.is_some());
         let managed: Vec<(InstanceId, u32)> = managed.map(|(id, p)| (*id, p.attempt)).collect();
@@ -205,13 +205,13 @@ impl CellNode {
             .as_ref()
             .is_some_and(|m| m.ledger().is_drained());
         if drained || self.leaves_by_ms.is_some_and(|by_ms| by_ms <= now_ms) {
-            // what it has not ended by itself is what an invariant looks for
+            // an invariant looks for anything that it has not ended
             self.machine = None;
             out.exits = true;
         }
     }
 
-    /// The answer of a rep of its name, this one or another.
+    /// Handles the answer of a rep of its name, this one or another.
     fn namesake_answered(&mut self, now_ms: u64, message: &Message, out: &mut Outbox) {
         if self.asks_until_ms.is_some() {
             if message.no_responders {
@@ -228,7 +228,7 @@ impl CellNode {
         }
     }
 
-    /// Processes report what they did by now; then what the machine wants is carried out.
+    /// Lets processes report what they have done, then carries out the machine's outputs.
     fn settle(&mut self, now_ms: u64, out: &mut Outbox) {
         loop {
             self.report_due(now_ms, out);
@@ -305,7 +305,7 @@ impl CellNode {
                     out.send(Message::new(subject, to_bytes(&*result)));
                 }
             }
-            // nothing here is sent with a check
+            // no instance here has a check
             CellOutput::Execute(ExecutorOrder::Check { .. }) => {}
             CellOutput::Execute(ExecutorOrder::End {
                 instance,
@@ -463,7 +463,7 @@ impl Node for CellNode {
         out.send(self.ask_namesake());
     }
 
-    /// What it runs ends with it.
+    /// Ends the rep and all that it runs.
     fn die(&mut self) {
         self.machine = None;
         self.asks_until_ms = None;
@@ -530,7 +530,7 @@ impl Node for CellNode {
     }
 }
 
-/// When a task ends by itself, and how: its command says it.
+/// Returns when and how a task ends by itself, as its command says.
 fn exits(now_ms: u64, work: &Work) -> Option<(u64, i32)> {
     let run = work.run.as_ref().filter(|_| work.kind == Kind::Task)?;
     let [_, takes_ms, code] = run.command.as_slice() else {

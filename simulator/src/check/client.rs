@@ -1,4 +1,4 @@
-//! Clients: they ask, with ids of their own, repeat themselves, and keep every answer.
+//! Clients: they send requests with ids of their own, repeat them, and keep every answer.
 
 use std::{any::Any, collections::BTreeMap};
 
@@ -10,11 +10,11 @@ use super::{
     node::{Node, Outbox},
 };
 
-/// One that asks for everything.
+/// A client that sends all requests.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     sent: u64,
-    /// The answer to each message that was sent.
+    /// The answer to each message.
     pub(super) answers: BTreeMap<u64, ClientAnswer>,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum ClientAnswer {
 }
 
 impl Client {
-    /// Asks; returns the number of the message.
+    /// Sends a request and returns its number.
     pub(super) fn ask(&mut self, subject: &str, body: &str, out: &mut Outbox) -> u64 {
         self.sent += 1;
         let reply = format!("inbox.client.{}", self.sent);

@@ -1,5 +1,5 @@
-//! What must hold: after every step, and when all is at rest. To add one, write a function and name it
-//! in [`Invariants::after_step`] or [`at_rest`].
+//! What must hold after every step and at rest. To add an invariant, write a function and name it in
+//! [`Invariants::after_step`] or [`at_rest`].
 
 mod managed;
 mod tasks;
@@ -22,34 +22,34 @@ use super::{
     world::World,
 };
 
-/// The longest that two reps of one name run while nothing fails: a ttl and two intervals, in which the one that
-/// leaves hears the other, and the time in which its instances end.
+/// The longest time for which two reps of one name may run while nothing fails: a ttl and two intervals, within which
+/// the one that leaves hears the other, and the time that its instances need to end.
 const MAX_TWO_REPS_MS: u64 = 15_000 + 2 * 5_000 + 1_000;
-/// … and two auctioneers: it must be heard for a second.
+/// … and two auctioneers: one must have been heard for a second.
 const MAX_TWO_AUCTIONEERS_MS: u64 = 2_000;
-/// The default deadline of a start request, and what the messages take.
+/// The default deadline of a start request plus the travel time of messages.
 const MAX_ANSWER_MS: u64 = auctioneer::DEFAULT_DEADLINE_MS + 500;
-/// The longest that an instance may run twice while nothing fails, milliseconds.
+/// The longest time for which an instance may run twice while nothing fails, in milliseconds.
 pub(super) const MAX_DOUBLE_MS: u64 = 2_000;
 
-/// Either all is well, or what is not.
+/// Ok, or what is wrong.
 type Checked = Result<(), String>;
 
 /// What the invariants remember from step to step.
 #[derive(Debug, Default)]
 pub(super) struct Invariants {
-    /// What runs twice, and since when of the time in which nothing failed.
+    /// Duplicate instances, and since when, in time without faults.
     doubles: BTreeMap<InstanceId, u64>,
-    /// Since when two programs of a name run.
+    /// Names that two programs share, and since when.
     namesakes: BTreeMap<String, u64>,
     short_doubles: u64,
     longest_double_ms: u64,
-    /// [`CellNode::changes`] of all cells at the last look.
+    /// The sum of [`CellNode::changes`] of all cells at the last look.
     changes: u64,
     managed: managed::Managed,
 }
 
-/// Plays a script. The first broken promise, and the timeline if it is to be kept.
+/// Plays a script. Returns the first broken promise, and the timeline if it is to be kept.
 pub(super) fn play(
     script: &Script,
     keep: bool,
@@ -58,7 +58,7 @@ pub(super) fn play(
     play_world(World::begun(script, keep), report)
 }
 
-/// As [`play`], in a world that has just begun.
+/// Like [`play`], in a world that has just begun.
 pub(super) fn play_world(
     mut world: World<'_>,
     report: &mut CheckReport,
@@ -79,7 +79,7 @@ pub(super) fn play_world(
 }
 
 impl Invariants {
-    /// The first that does not hold after a step.
+    /// Returns the first invariant that does not hold after a step.
     pub(super) fn after_step(&mut self, world: &World<'_>) -> Option<Violation> {
         let checked = no_cell_holds_more_than_it_has(world)
             .map_err(|what| ("over-commitment", what))
@@ -102,13 +102,13 @@ impl Invariants {
         violation(world, checked)
     }
 
-    /// What was seen, for the report.
+    /// Adds what was seen to the report.
     pub(super) fn add_to(&self, report: &mut CheckReport) {
         report.short_doubles += self.short_doubles;
         report.longest_double_ms = report.longest_double_ms.max(self.longest_double_ms);
     }
 
-    /// Of two programs of one name one leaves in time.
+    /// Of two programs of one name, one leaves in time.
     fn no_name_is_kept_by_two(&mut self, world: &World<'_>) -> Checked {
         let two = two_of_a_name(world);
         self.namesakes.retain(|name, _| two.contains(name.as_str()));
@@ -132,7 +132,7 @@ impl Invariants {
         Ok(())
     }
 
-    /// No instance runs on two cells for long. A cell that fails counts as gone until it is back.
+    /// No instance runs on two cells for long. A failing cell counts as gone until it is back.
     fn nothing_runs_twice(&mut self, world: &World<'_>) -> Checked {
         let changes = world.all::<CellNode>().map(|cell| cell.changes).sum();
         let same = std::mem::replace(&mut self.changes, changes) == changes;
@@ -142,7 +142,7 @@ impl Invariants {
         if same && self.doubles.is_empty() && !world.has_namesakes() {
             return Ok(());
         }
-        // what the one of them runs that leaves ends with it
+        // of two reps of one name, the instances of the one that leaves end with it
         let two = two_of_a_name(world);
         let mut runs: BTreeMap<InstanceId, Vec<(&CellNode, u64)>> = BTreeMap::new();
         for cell in world
@@ -179,7 +179,7 @@ impl Invariants {
     }
 }
 
-/// Whatever fails, an auctioneer that does not fail itself answers what it is asked by the deadline.
+/// Whatever else fails, an auctioneer that does not fail itself answers a request by its deadline.
 fn starts_are_answered_in_time(world: &World<'_>) -> Checked {
     match world.open_starts.late(world.now_ms(), MAX_ANSWER_MS) {
         None => Ok(()),
@@ -189,7 +189,7 @@ fn starts_are_answered_in_time(world: &World<'_>) -> Checked {
     }
 }
 
-/// The names that two programs have. One that asks whether its name is free does not count.
+/// Returns the names that two programs share. A program that still asks whether its name is free does not count.
 fn two_of_a_name<'w>(world: &'w World<'_>) -> BTreeSet<&'w str> {
     if !world.has_namesakes() {
         return BTreeSet::new();
@@ -205,11 +205,11 @@ fn two_of_a_name<'w>(world: &'w World<'_>) -> BTreeSet<&'w str> {
     names.filter(|name| !seen.insert(*name)).collect()
 }
 
-/// Checked on the whole world.
+/// An invariant of the whole world.
 type Invariant = fn(&World<'_>) -> Checked;
 
-/// The first that does not hold when nothing has failed for longer than a ttl and every request was
-/// asked once more.
+/// Returns the first invariant that does not hold once nothing has failed for longer than a ttl and every request was
+/// repeated.
 pub(super) fn at_rest(world: &World<'_>) -> Option<Violation> {
     let all: [(&'static str, Invariant); 11] = [
         ("nothing outlives its rep", nothing_outlives_its_rep),
@@ -243,7 +243,7 @@ fn violation(world: &World<'_>, checked: Result<(), (&'static str, String)>) -> 
     })
 }
 
-/// What runs on a cell never needs more memory than the cell has, nor more of any device.
+/// The instances on a cell never need more memory than the cell has, nor more of any device.
 fn no_cell_holds_more_than_it_has(world: &World<'_>) -> Checked {
     for cell in world.all::<CellNode>() {
         let used: i64 = cell.processes.values().map(|p| p.memory_mb).sum();
@@ -269,7 +269,7 @@ fn no_cell_holds_more_than_it_has(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// What a rep ran ended before it left.
+/// Everything that a rep ran ended before it left.
 fn nothing_outlives_its_rep(world: &World<'_>) -> Checked {
     let mut left = world.all::<CellNode>().filter(|c| c.machine().is_none());
     match left.find_map(|cell| Some((cell, cell.processes.keys().next()?))) {
@@ -278,7 +278,7 @@ fn nothing_outlives_its_rep(world: &World<'_>) -> Checked {
     }
 }
 
-/// Asked again when nothing fails, every request has an answer, and not `unknown`.
+/// When repeated while nothing fails, every request has an answer other than `unknown`.
 fn every_request_is_answered(world: &World<'_>) -> Checked {
     for (request, answer) in last_answers(world) {
         let id = &world.script().requests[request].id;
@@ -303,14 +303,14 @@ fn every_request_is_answered(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// What is said to be placed on a cell was started there; and what runs, runs where it is said to be.
+/// An instance that is reported as placed on a cell was started there, and if it runs, it runs where it is reported.
 fn answers_are_true(world: &World<'_>) -> Checked {
     for (request, answer) in last_answers(world) {
         let asked = &world.script().requests[request];
         let Some(ClientAnswer::Reply(reply)) = answer else {
             continue;
         };
-        // what shares another request's instance is told of with that
+        // an instance shared with another request is reported with that request
         let own = reply.instances.iter().filter(|i| i.duplicate_of.is_none());
         for told in own {
             let (Some(index), Some(cell)) = (told.index, &told.cell) else {
@@ -341,7 +341,7 @@ fn answers_are_true(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// Every auctioneer knows every cell, as it is.
+/// Every auctioneer knows every cell as it is.
 fn what_is_believed_is_true(world: &World<'_>) -> Checked {
     for node in world.all::<AuctioneerNode>() {
         let Some(machine) = node.machine() else {
@@ -379,14 +379,14 @@ fn what_is_believed_is_true(world: &World<'_>) -> Checked {
 
 /// No auctioneer still holds a request.
 fn nothing_is_left_over(world: &World<'_>) -> Checked {
-    // a manager tries again and again what has found no room
+    // a manager keeps trying what has found no room
     let lately = world.now_ms() < world.worked_ms() + MAX_ANSWER_MS;
     let is_managers = |id: &str| WaveId::parse(id).is_some() || AttemptId::parse(id).is_some();
     for node in world.all::<AuctioneerNode>() {
         let Some(machine) = node.machine() else {
             continue;
         };
-        // what waits for room may wait still
+        // a request that waits for room may still wait
         let mut left = machine
             .open_requests()
             .filter(|(id, waits)| !(*waits || lately && is_managers(id)));
@@ -400,7 +400,7 @@ fn nothing_is_left_over(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// The answers to the last questions, by request.
+/// Returns the answers to the last questions, by request.
 fn last_answers<'w>(
     world: &'w World<'_>,
 ) -> impl Iterator<Item = (usize, Option<&'w ClientAnswer>)> {

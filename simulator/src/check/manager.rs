@@ -1,4 +1,4 @@
-//! A manager on the bus and over the bucket: between [`ManagerDriver`] and these what its shell does.
+//! A manager on the bus and over the bucket: what its shell does between [`ManagerDriver`] and these.
 
 use std::{any::Any, collections::BTreeMap};
 
@@ -23,7 +23,7 @@ use crate::{
 /// The answer to a command that was carried out.
 pub(super) const DONE: &str = "done";
 
-/// See the module.
+/// The manager; see the module.
 pub(super) struct ManagerNode {
     name: String,
     random: Random,
@@ -32,7 +32,7 @@ pub(super) struct ManagerNode {
     inbox: String,
     up: bool,
     next_echo_ms: u64,
-    /// Where the answer to each command goes.
+    /// The reply subjects of commands.
     pub(super) commands: BTreeMap<CommandKey, String>,
     keys: u64,
 }
@@ -55,7 +55,7 @@ impl ManagerNode {
         self.driver.as_ref().map(ManagerDriver::machine)
     }
 
-    /// The manager does something, and what it sends is sent.
+    /// Lets the manager act and sends its messages.
     fn act(&mut self, act: impl FnOnce(&mut ManagerDriver) -> Vec<ManagerSends>, out: &mut Outbox) {
         let Some(driver) = &mut self.driver else {
             return;
@@ -114,7 +114,7 @@ impl ManagerNode {
         }
     }
 
-    /// An operator asks for a move; nobody asks how far it is.
+    /// Handles a move order of an operator; nobody asks for its state.
     pub(super) fn move_instance(
         &mut self,
         now_ms: u64,
@@ -188,7 +188,7 @@ impl ManagerNode {
         }
     }
 
-    /// The answer to a question or to a start request.
+    /// Reads the answer to a question or to a start request.
     fn answer(&mut self, message: &Message) -> Option<ManagerInput> {
         let rest = message.subject.strip_prefix(&self.inbox)?;
         let (what, number) = rest.strip_prefix('.')?.split_once('.')?;
@@ -305,10 +305,10 @@ impl Node for ManagerNode {
     }
 }
 
-/// Whether an advertisement says that its cell is emptied.
+/// Returns whether an advertisement says that its cell is being emptied.
 fn drains(body: &[u8]) -> bool {
     let cell: Option<placement::Cell> = serde_json::from_slice(body).ok();
-    // what runs on a cordoned one stays
+    // a cordoned cell keeps its instances
     cell.is_some_and(|cell| cell.evacuating && !cell.cordoned)
 }
 
@@ -318,7 +318,7 @@ fn listed(question: Option<QuestionId>, body: &[u8]) -> Option<ManagerInput> {
     Some(ManagerInput::Listed { question, list })
 }
 
-/// A definition, or nothing to cancel what is stored.
+/// Reads a definition to submit; an empty body cancels.
 fn read_task_command(id: &str, body: &[u8]) -> Option<TaskCommand> {
     if body.is_empty() {
         return Some(TaskCommand::Cancel);
@@ -328,7 +328,7 @@ fn read_task_command(id: &str, body: &[u8]) -> Option<TaskCommand> {
     is_of_id.then(|| TaskCommand::Submit(Box::new(definition)))
 }
 
-/// `put DEFINITION`, `scale N`, `restart` and so on.
+/// Reads `put DEFINITION`, `scale N`, `restart` and so on.
 fn read_command(text: &str) -> Option<AppCommand> {
     let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
     Some(match verb {
@@ -347,7 +347,7 @@ fn read_command(text: &str) -> Option<AppCommand> {
     })
 }
 
-/// A lease is stored all the time: that is not worth a line.
+/// Notes a write, except for those of the lease, which are too frequent to be worth a line.
 fn note_write(write: &StateWrite, out: &mut Outbox) {
     if write.key == "lease" {
         return;
@@ -359,9 +359,9 @@ fn note_write(write: &StateWrite, out: &mut Outbox) {
             text(write.value.as_ref())
         )
     });
-    // an app's own value is stored because a client has asked, also where nothing changes
+    // an app's own value is stored because a client has asked, even if it does not change
     if !write.key.starts_with("app.") {
-        // state.UID and others are of an app; the key of a stored request has no dot
+        // state.UID and the like belong to an app; the key of a stored request has no dot
         let of = write.key.split('.').nth(1).unwrap_or(&write.key);
         out.worked.push(of.to_owned());
     }

@@ -1,13 +1,13 @@
-//! Whether the promises of the protocol hold when much goes wrong: the machines of auctioneers and
-//! cells and clients that repeat themselves, over a model of NATS, under virtual time, with faults
-//! that are drawn from a seed. After every step the `invariants` are checked.
+//! Checks that the promises of the protocol hold when much goes wrong: the machines of auctioneers and cells, with
+//! clients that repeat their requests, run over a model of NATS in virtual time, with faults drawn from a seed. After
+//! every step the `invariants` are checked.
 //!
-//! - `script`: what is asked and what fails when; drawn from the seed, and plain data, so that a
-//!   failing one can be made smaller (`shrink`).
+//! - `script`: what is requested and what fails when; drawn from the seed, and plain data, so that a failing script can
+//!   be made smaller (`shrink`).
 //! - `bus`: the model of NATS. `world` plays a script over it.
 //! - `bucket`: the model of JetStream's key-value store, for managers.
 //! - `node`: what a machine on the bus is. `auctioneer`, `cell`, `manager` and `client` are the kinds.
-//! - `deas`: an estate of DEAs and the bridge to it, and the course that `vendue sim estate` plays with them.
+//! - `deas`: an estate of DEAs with the bridge to it, and the course of events that `vendue sim estate` plays.
 //! - `timeline`: what happened, for people.
 //!
 //! To add a machine, implement `node::Node` and put it into `world::World::new`. To add an invariant,
@@ -37,10 +37,10 @@ use std::{
 pub use self::deas::{EstateLook, EstateRun, move_from_deas};
 use self::script::Script;
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which invariant.
+    /// The invariant.
     pub invariant: &'static str,
     /// When, in milliseconds of virtual time.
     pub at_ms: u64,
@@ -48,47 +48,47 @@ pub struct Violation {
     pub what: String,
 }
 
-/// A seed that broke a promise, made as small as it gets.
+/// A seed that broke a promise, with its script made as small as possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
     /// What was broken.
     pub violation: Violation,
-    /// How many things were asked and failed before and after it was made smaller.
+    /// Number of requests and faults before and after the script was made smaller.
     pub steps: (usize, usize),
-    /// What happened, a line each.
+    /// What happened, one line each.
     pub timeline: Vec<String>,
 }
 
-/// What was checked.
+/// The results of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// Seeds that were played.
+    /// Number of seeds played.
     pub seeds: u64,
-    /// Events in them.
+    /// Number of events in them.
     pub events: u64,
-    /// Starts that were asked for, with all repeats.
+    /// Number of requested starts, including all repeats.
     pub asked: u64,
-    /// Commands to managers.
+    /// Number of commands to managers.
     pub commands: u64,
-    /// Tasks and durable requests that were sent to managers, with all repeats.
+    /// Number of tasks and durable requests sent to managers, including all repeats.
     pub tasks: u64,
-    /// Seeds in which managers ran.
+    /// Number of seeds in which managers ran.
     pub managed: u64,
     /// Faults, by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Instances that ran twice for a moment, within what is promised.
+    /// Number of instances that ran twice for a moment, within what is promised.
     pub short_doubles: u64,
-    /// The longest of these moments, milliseconds.
+    /// The longest of these moments, in milliseconds.
     pub longest_double_ms: u64,
-    /// Broken promises, by invariant: how many seeds.
+    /// Number of seeds that broke a promise, by invariant.
     pub violations: BTreeMap<&'static str, u64>,
     /// The first failing seed of each invariant.
     pub failures: Vec<Failure>,
 }
 
-/// Plays one seed. The broken promise, with a small script and its timeline, if there is one.
+/// Plays one seed. Returns the broken promise, if any, with a small script and its timeline.
 pub fn check_seed(seed: u64) -> (CheckReport, Option<Failure>) {
     let script = Script::draw(seed);
     let mut report = CheckReport {
@@ -100,15 +100,15 @@ pub fn check_seed(seed: u64) -> (CheckReport, Option<Failure>) {
     (report, failure)
 }
 
-/// What happened in one seed, whether it broke a promise or not.
+/// Returns what happened in one seed, whether it broke a promise or not.
 pub fn replay(seed: u64) -> (Vec<String>, Option<Violation>) {
     let (violation, timeline) =
         invariants::play(&Script::draw(seed), true, &mut CheckReport::default());
     (timeline, violation)
 }
 
-/// Plays these seeds on `threads` threads. `watch` gets the number of seeds played and failed now and
-/// then, and ends the check by returning false.
+/// Plays these seeds on `threads` threads. `watch` gets the number of seeds played and failed now and then, and ends
+/// the check by returning false.
 pub fn check_seeds(
     seeds: std::ops::Range<u64>,
     threads: usize,
@@ -164,7 +164,7 @@ impl CheckReport {
         self.longest_double_ms = self.longest_double_ms.max(other.longest_double_ms);
     }
 
-    /// A seed failed: it is counted, and the first of each invariant is made small and kept.
+    /// Counts a failed seed. The first one of each invariant is made small and kept.
     fn failed(&mut self, script: &Script, violation: Violation) {
         let count = self.violations.entry(violation.invariant).or_default();
         *count += 1;

@@ -1,4 +1,4 @@
-//! What happens in one run, drawn from its seed: requests, their repeats, and faults. Plain data.
+//! The events of one run, drawn from its seed: requests, their repeats, and faults. Plain data.
 
 mod managed;
 mod tasks;
@@ -17,11 +17,11 @@ pub(super) struct Script {
     pub(super) cells: Vec<i64>,
     pub(super) requests: Vec<ScriptRequest>,
     pub(super) steps: Vec<Step>,
-    /// Messages of different subscriptions overtake each other by so much at most, microseconds.
+    /// By how much messages of different subscriptions may overtake each other, in microseconds.
     pub(super) overtake_us: u64,
-    /// How many of a thousand messages arrive twice.
+    /// Number of messages in a thousand that arrive twice.
     pub(super) duplicates: u64,
-    /// Managers, none in half of the runs, and the names of the apps that they are told of.
+    /// The number of managers, none in half of the runs, and the names of the apps that they are told about.
     pub(super) managers: usize,
     pub(super) apps: Vec<String>,
     /// Tasks and durable requests that managers are to carry out.
@@ -55,51 +55,51 @@ pub(super) enum What {
         fault: Fault,
         for_ms: u64,
     },
-    /// A second program of its name starts.
+    /// A second program with the name of this node starts.
     Namesake(usize),
     /// A client sends a command to the managers.
     Command { app: String, text: String },
-    /// An operator has an instance moved to another cell.
+    /// An operator asks for a move of an instance to another cell.
     Move {
         app: String,
         index: u32,
         node: usize,
     },
-    /// A client has a stored request stored, again or for the first time.
+    /// A client submits a stored request, again or for the first time.
     Submit(usize),
     /// A client cancels it.
     Cancel(usize),
     /// A cell is drained.
     Drain { node: usize, deadline_ms: u64 },
-    /// One of the managed instances of a cell crashes, so often.
+    /// One of the managed instances of a cell crashes `times` times.
     Crash { node: usize, nth: usize, times: u32 },
-    /// Something is wrong with the bucket.
+    /// A fault of the bucket begins.
     Bucket { fault: BucketFault, for_ms: u64 },
 }
 
-/// What is wrong with the bucket, or happens to it.
+/// A fault of the bucket, or something that happens to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BucketFault {
-    /// It has no leader: nobody is answered. A quarter of the writes is stored when it has one again.
+    /// It has no leader: nobody is answered. A quarter of the writes is stored once it has one again.
     Down,
-    /// Every second write is stored and not answered.
+    /// Every second write is stored but not answered.
     LosesAnswers,
-    /// Watches show everything so much later.
+    /// Watches show everything with this delay.
     SlowWatch { by_ms: u64 },
     /// All watches end.
     WatchesEnd,
-    /// It is deleted and created again, or only all but the lease is.
+    /// It is deleted and recreated, with or without the lease.
     Recreated { with_lease: bool },
     /// All its keys are deleted.
     Emptied,
-    /// All that managers store of apps is deleted.
+    /// Everything that managers store about apps is deleted.
     StateDeleted,
-    /// All that it holds is removed at once, or also the lease; revisions go on, and no watch shows it.
+    /// Everything in it is removed at once, with or without the lease; revisions continue, and no watch shows it.
     Purged { with_lease: bool },
-    /// The server that leads it is lost: watches end, and those that begin are read from a server that is behind. It
+    /// The server that leads it is lost: watches end, and new ones are read from a server that is behind. That server
     /// shows the rest when the fault is over.
     FailsOver,
-    /// A copy is made, but of the lease, …
+    /// A copy is made, without the lease, …
     Copied,
     /// … and replaces it.
     Restored,
@@ -123,19 +123,19 @@ impl BucketFault {
     }
 }
 
-/// How something fails.
+/// A fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Its program stands still (SIGSTOP); what comes waits for it.
+    /// Its program is suspended (SIGSTOP); messages wait for it.
     Freeze,
-    /// Its program is killed and started again at the end.
+    /// Its program is killed, and started again at the end.
     Restart,
-    /// It has no connection; both sides notice that after so many milliseconds, and what it says
-    /// meanwhile is said at the end, or lost.
+    /// It has no connection. Both sides notice that after this many milliseconds; what it sends meanwhile is delivered
+    /// at the end or lost.
     Cut { noticed_ms: u64, lost: bool },
-    /// All that it says and hears takes so much longer.
+    /// Everything that it sends and receives takes this much longer.
     Slow { by_ms: u64 },
-    /// One of three messages to it is lost.
+    /// One in three messages to it is lost.
     Drop,
     /// A manager cannot reach the bucket.
     NoBucket,
@@ -154,11 +154,11 @@ impl Fault {
     }
 }
 
-/// The first requests come when the cluster has started.
+/// When the cluster has started, and the first requests come.
 const BEGIN_MS: u64 = 3_000;
 
 impl Script {
-    /// The run of this seed.
+    /// Draws the run of this seed.
     pub(super) fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed).fork("script", 0);
         let mut managed = Random::new(seed).fork("managed", 0);
@@ -168,7 +168,7 @@ impl Script {
             .map(|_| 100 * random.range(2, 6))
             .collect();
         let policy = ["dea", "diego", "diego-bin-pack", "dapi"][random.place(4)];
-        // one of eight runs outlasts what is remembered
+        // one run in eight lasts longer than what is remembered
         let long = random.chance(0.125);
         let last_ms = match managers {
             0 if long => 170_000,
@@ -258,7 +258,7 @@ impl Script {
         }
     }
 
-    /// A second program of a name starts: mostly because the first one fails, or as that is started, too.
+    /// Has a second program of a name start, usually because the first one fails or as that one is restarted.
     fn draw_namesake(&mut self, last_ms: u64, random: &mut Random) {
         let node = random.place(self.machines());
         let at_ms = 2_000 + random.below(last_ms - 2_000);
@@ -292,13 +292,13 @@ impl Script {
         });
     }
 
-    /// How many auctioneers, cells and managers there are from the start; they are the first nodes in this order, the
-    /// client is the next.
+    /// Returns the number of auctioneers, cells and managers from the start. They are the first nodes, in this order,
+    /// followed by the client.
     pub(super) fn machines(&self) -> usize {
         self.auctioneers + self.cells.len() + self.managers
     }
 
-    /// The nodes of which a second program starts, in order.
+    /// Returns the nodes of which a second program starts, in order.
     pub(super) fn namesakes(&self) -> impl Iterator<Item = usize> {
         self.steps.iter().filter_map(|step| match step.what {
             What::Namesake(node) => Some(node),
@@ -306,8 +306,8 @@ impl Script {
         })
     }
 
-    /// So long the cluster comes to rest after that: longer than a ttl, and than two programs of one name run. With
-    /// managers: a lease, the time to settle, and a rollout of all that is there.
+    /// Returns how long the cluster has to come to rest afterwards: longer than a ttl, and than two programs of one
+    /// name may run. With managers: a lease, the time to settle, and a rollout of everything.
     pub(super) fn rest_ms(&self) -> u64 {
         if self.managers > 0 {
             200_000
@@ -318,7 +318,7 @@ impl Script {
         }
     }
 
-    /// When everything has been asked and nothing fails any more.
+    /// Returns when everything has been requested and nothing fails any more.
     pub(super) fn quiet_ms(&self) -> u64 {
         let ends = self.steps.iter().map(|step| match &step.what {
             What::Ask(n) => step.at_ms + self.requests[*n].queue_timeout_ms,
@@ -327,7 +327,7 @@ impl Script {
             What::Move { .. } => step.at_ms + 60_000,
             What::Submit(n) => step.at_ms + self.tasks[*n].queue_timeout_ms,
             What::Drain { deadline_ms, .. } => step.at_ms + deadline_ms,
-            // eight times with the pauses of the rep
+            // eight crashes with the pauses of the rep
             What::Crash { .. } => step.at_ms + 30_000,
             What::Bucket { for_ms, .. } => step.at_ms + for_ms,
             What::Fail { for_ms, fault, .. } => {

@@ -1,12 +1,11 @@
-//! Makes a failing script smaller: what it does not need is left out, as long as the same promise is
-//! broken.
+//! Makes a failing script smaller: leaves out whatever is not needed to break the same promise.
 
 use super::{CheckReport, Failure, Violation, invariants, script::Script};
 
-/// The most scripts that are tried.
+/// Maximum number of scripts that are tried.
 const MAX_TRIES: usize = 400;
 
-/// The smallest script found that breaks the same promise, played once more for its timeline.
+/// Returns the smallest script found that breaks the same promise, after playing it once more for its timeline.
 pub(super) fn shrink(script: &Script, violation: Violation) -> Failure {
     let before = script.steps.len();
     let (mut small, mut broken) = (script.clone(), violation);

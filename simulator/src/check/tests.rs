@@ -12,7 +12,7 @@ use super::{
     world::World,
 };
 
-/// Two auctioneers (nodes 0 and 1), two cells (nodes 2 and 3), one request, and these steps.
+/// Returns a script with two auctioneers (nodes 0 and 1), two cells (nodes 2 and 3), one request, and these steps.
 fn script(steps: &[(u64, What)]) -> Script {
     let step = |(at_ms, what): &(u64, What)| Step {
         at_ms: *at_ms,
@@ -47,7 +47,7 @@ fn fails(node: usize, fault: Fault, for_ms: u64) -> What {
     }
 }
 
-/// Plays a script in which every promise holds; returns what happened.
+/// Plays a script in which every promise must hold; returns what happened.
 fn plays(script: &Script) -> String {
     let (violation, timeline) = invariants::play(script, true, &mut CheckReport::default());
     let timeline = timeline.join("\n");
@@ -55,7 +55,7 @@ fn plays(script: &Script) -> String {
     timeline
 }
 
-/// A few seeds in every run of the tests; `vendue sim check` plays as many as one likes.
+/// Plays a few seeds in every run of the tests; `vendue sim check` plays as many as desired.
 #[test]
 fn the_promises_hold_under_faults() {
     let report = check_seeds(0..60, 2, &|_, _| true);
@@ -111,7 +111,7 @@ fn a_delay_goes_on_until_what_it_held_up_has_arrived() {
     assert!((2_500..=3_010).contains(&failed_ms), "{failed_ms}");
 }
 
-/// Of two programs of one name (of this node) one stays, whichever it is that leaves.
+/// Of two programs of one name (that of this node), one stays, whichever it is that leaves.
 #[test]
 fn of_two_programs_of_one_name_one_leaves() {
     let healthy = "does not start: another";
@@ -119,7 +119,7 @@ fn of_two_programs_of_one_name_one_leaves() {
     for (node, fault, told) in [
         (0, None, (2, healthy)),
         (2, None, (2, healthy)),
-        // it stands still while the second one starts
+        // the first one is suspended while the second one starts
         (0, Some(fails(0, Fault::Freeze, 3_000)), (1, leaves)),
         (2, Some(fails(2, Fault::Freeze, 4_000)), (2, leaves)),
         (2, Some(fails(2, Fault::Freeze, 30_000)), (1, leaves)),
@@ -133,7 +133,7 @@ fn of_two_programs_of_one_name_one_leaves() {
         let line = timeline.lines().find(|line| line.contains(told.1));
         let second = line.is_some_and(|line| line.contains("-2 "));
         assert!(line.is_some(), "{timeline}");
-        // of two auctioneers the one with the lower token leaves: that is a matter of the seed
+        // of two auctioneers, the one with the lower token leaves, which depends on the seed
         if node > 1 {
             assert_eq!(second, told.0 == 2, "{timeline}");
         }

@@ -1,6 +1,6 @@
-//! What happened, a line each, for people.
+//! What happened, one line each, for people.
 
-/// Keeps lines when it is to.
+/// Keeps lines if they are wanted.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     pub(super) kept: bool,
@@ -8,7 +8,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// At this time, somebody did something.
+    /// Adds a line: at this time, somebody did something.
     pub(super) fn add(&mut self, now_us: u64, who: &str, what: impl FnOnce() -> String) {
         if self.kept {
             let (seconds, millis) = (now_us / 1_000_000, now_us / 1_000 % 1_000);

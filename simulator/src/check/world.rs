@@ -37,36 +37,36 @@ use crate::{
 };
 use open_starts::OpenStarts;
 
-/// When all is at rest, every request is asked once more, and so long later everything must be right.
+/// At rest, every request is repeated once, and after this time everything must be right.
 const LAST_ANSWERS_MS: u64 = 6_000;
 
-/// Timers of a program in a millisecond: one that asks for a time that is over would have a thousand.
+/// Maximum number of timers of a program in a millisecond, to catch one that keeps asking for a time in the past.
 const MOST_WAKES: u32 = 500;
 
-/// What happens at a moment.
+/// An event.
 enum Happening {
     /// A message reaches the server.
     Sent(Message),
     /// Something reaches a node in one of its lives.
     Arrives(Box<Arrival>),
-    /// A node's timer.
+    /// A node's timer fires.
     Wake(usize),
     /// A step of the script begins (true) or ends.
     Step(usize, bool),
-    /// A connection that ended is noticed.
+    /// The end of a connection is noticed.
     Noticed(usize),
-    /// What a manager, in one of its lives, asks of the bucket reaches it.
+    /// A request of a manager, in one of its lives, reaches the bucket.
     AsksState(usize, u32, Box<StateRequest>),
-    /// A fault is over, and what it held up has arrived; of this node, or of the bucket.
+    /// A fault is over and what it held up has arrived: for this node or, without one, for the bucket.
     CaughtUp(Option<usize>),
-    /// Everything is asked once more.
+    /// Every request is repeated once.
     LastQuestions,
 }
 
-/// Changes a message, or loses it (false): with that tests switch off a rule of the protocol.
+/// Changes a message, or loses it (false). Tests use it to switch off a rule of the protocol.
 pub(super) type Meddle = fn(now_ms: u64, message: &mut Message) -> bool;
 
-/// Loses an answer of the bucket (false), for the same.
+/// Loses an answer of the bucket (false), for the same purpose.
 pub(super) type MeddleState = fn(answer: &StateAnswer) -> bool;
 
 #[derive(Clone)]
@@ -87,7 +87,7 @@ enum Arrived {
 /// Start requests, and stops by cell.
 type ManagedSent = (Vec<Arc<Request>>, Vec<(Arc<str>, Vec<InstanceId>)>);
 
-/// See the module.
+/// The world; see the module.
 pub(super) struct World<'s> {
     script: &'s Script,
     now_us: u64,
@@ -98,19 +98,19 @@ pub(super) struct World<'s> {
     timeline: Timeline,
     meddle: Option<Meddle>,
     meddle_state: Option<MeddleState>,
-    /// Faults that go on.
+    /// Number of faults in progress.
     faults: u32,
-    /// How long nothing failed, all in all, microseconds.
+    /// Total time in which nothing failed, in microseconds.
     flow_us: u64,
-    /// When something failed last.
+    /// When something last failed.
     failed_us: u64,
-    /// Cells that counted as gone, to one auctioneer at least, and when.
+    /// Cells that counted as gone for at least one auctioneer, and when.
     lost: Vec<(String, u64)>,
-    /// Start requests that reached an auctioneer and are not answered.
+    /// Start requests that reached an auctioneer and have not been answered.
     pub(super) open_starts: OpenStarts,
     /// The message numbers of the last questions.
     pub(super) last_questions: Vec<u64>,
-    /// The numbers of the messages with stored requests, and which requests.
+    /// The numbers of the messages that submitted stored requests, and which requests.
     pub(super) submitted: Vec<(u64, usize)>,
     /// … and of the last commands.
     pub(super) last_commands: Vec<u64>,
@@ -120,11 +120,11 @@ pub(super) struct World<'s> {
     state: State,
     /// What managers have sent since the last look.
     pub(super) sent: Vec<Sent>,
-    /// When a manager has started, stopped or stored something last, by what it was of.
+    /// When a manager last started, stopped or stored something, by what it belonged to.
     pub(super) worked: BTreeMap<String, u64>,
 }
 
-/// What a manager sends that changes what runs.
+/// A message of a manager that changes what runs.
 pub(super) enum Sent {
     /// A start request.
     Start { node: usize, request: Arc<Request> },
@@ -136,7 +136,7 @@ pub(super) enum Sent {
 }
 
 impl<'s> World<'s> {
-    /// The script's world, before anything has happened.
+    /// Creates the script's world, before anything has happened.
     pub(super) fn begun(script: &'s Script, keep: bool) -> Self {
         let mut world = Self::new(script, keep);
         world.begin();
@@ -145,19 +145,19 @@ impl<'s> World<'s> {
         world
     }
 
-    /// From now on every message that is sent passes through this.
+    /// Passes every message that is sent from now on through this function.
     #[cfg(test)]
     pub(super) fn meddle(&mut self, meddle: Meddle) {
         self.meddle = Some(meddle);
     }
 
-    /// … and every answer of the bucket through this.
+    /// … and every answer of the bucket through this one.
     #[cfg(test)]
     pub(super) fn meddle_state(&mut self, meddle: MeddleState) {
         self.meddle_state = Some(meddle);
     }
 
-    /// What comes next happens. False when the script has been played to its end.
+    /// Lets the next event happen. Returns false when the script has been played to its end.
     pub(super) fn goes_on(&mut self, report: &mut CheckReport) -> bool {
         let end_us = self.end_us;
         let Some((at_us, happening)) = self.queue.pop().filter(|(at_us, _)| *at_us <= end_us)
@@ -176,13 +176,13 @@ impl<'s> World<'s> {
         true
     }
 
-    /// A further node starts.
+    /// Adds a node and starts it.
     pub(super) fn add(&mut self, node: Box<dyn Node>) {
         self.places.push(Place::new(node));
         self.revive(self.places.len() - 1);
     }
 
-    /// Something is done to the node of this number.
+    /// Applies a change to the node of this number.
     pub(super) fn with<N: 'static>(&mut self, n: usize, change: impl FnOnce(&mut N)) {
         self.act(n, |node, _, _| {
             if let Some(node) = node.as_any_mut().downcast_mut() {
@@ -191,7 +191,7 @@ impl<'s> World<'s> {
         });
     }
 
-    /// What happened, if it was to be kept, with the promise that was broken at the end.
+    /// Returns what happened, if it was to be kept, ending with the broken promise.
     pub(super) fn told(mut self, violation: Option<&Violation>) -> Vec<String> {
         if let Some(violation) = violation {
             let what = || format!("{}: {}", violation.invariant, violation.what);
@@ -261,17 +261,17 @@ impl<'s> World<'s> {
         self.now_us / 1_000
     }
 
-    /// Whether a second program of a name starts in this run.
+    /// Returns whether a second program of a name starts in this run.
     pub(super) fn has_namesakes(&self) -> bool {
         self.places.len() > self.script.machines() + 1
     }
 
-    /// Milliseconds in which nothing failed.
+    /// Returns the milliseconds in which nothing failed.
     pub(super) fn flow_ms(&self) -> u64 {
         self.flow_us / 1_000
     }
 
-    /// Since when nothing has failed, milliseconds.
+    /// Returns since when nothing has failed, in milliseconds.
     pub(super) fn flows_since_ms(&self) -> u64 {
         self.failed_us / 1_000
     }
@@ -280,47 +280,47 @@ impl<'s> World<'s> {
         self.script
     }
 
-    /// The nodes of a kind.
+    /// Returns the nodes of a kind.
     pub(super) fn all<N: 'static>(&self) -> impl Iterator<Item = &N> {
         self.places
             .iter()
             .filter_map(|place| place.node.as_any().downcast_ref::<N>())
     }
 
-    /// Whether the cell counted as gone, to one auctioneer at least, at this time or later.
+    /// Returns whether the cell counted as gone for at least one auctioneer at this time or later.
     pub(super) fn lost_since(&self, cell: &str, since_ms: u64) -> bool {
         self.lost
             .iter()
             .any(|(lost, at_ms)| lost == cell && *at_ms >= since_ms)
     }
 
-    /// What managers keep their state in.
+    /// Returns the bucket in which managers keep their state.
     pub(super) fn bucket(&self) -> &Bucket {
         &self.state.bucket
     }
 
-    /// How stored requests ended, as it was stored first.
+    /// Returns how stored requests ended, as first stored.
     pub(super) fn ends(&self) -> &BTreeMap<String, TaskEnd> {
         &self.state.ends
     }
 
-    /// What was wanted in the course of time.
+    /// Returns the desired states in the course of time.
     pub(super) fn wanted(&self) -> &[Wanted] {
         &self.state.wanted
     }
 
-    /// The node of a number, if it is of this kind.
+    /// Returns the node of a number if it is of this kind.
     pub(super) fn node<N: 'static>(&self, n: usize) -> Option<&N> {
         self.places[n].node.as_any().downcast_ref()
     }
 
-    /// Since when nothing has failed at a node, milliseconds; none while something does.
+    /// Returns since when nothing has failed at a node, in milliseconds; none while something does.
     pub(super) fn well_since_ms(&self, n: usize) -> Option<u64> {
         let place = &self.places[n];
         (place.failing == 0 && place.alive).then_some(place.mended_ms)
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(super) fn nodes(&self) -> usize {
         self.places.len()
     }
@@ -385,7 +385,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// A node does something; what it says is sent, and its timer is set.
+    /// Lets a node act, sends its messages, and sets its timer.
     fn act(&mut self, n: usize, act: impl FnOnce(&mut dyn Node, u64, &mut Outbox)) {
         let now_ms = self.now_ms();
         let mut out = Outbox {
@@ -425,7 +425,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// What a manager has sent is kept for the invariants.
+    /// Keeps what a manager has sent, for the invariants.
     fn note_managed(&mut self, node: usize, (starts, stops): ManagedSent, worked: Vec<String>) {
         let now_ms = self.now_ms();
         self.worked
@@ -436,7 +436,7 @@ impl<'s> World<'s> {
         self.sent.extend(stops.into_iter().map(stop));
     }
 
-    /// Every app is scaled to what it is: that must be answered.
+    /// Scales every app to its present size, which must be answered.
     fn last_commands(&mut self) {
         if self.script.managers == 0 {
             return;
@@ -452,7 +452,7 @@ impl<'s> World<'s> {
             let number = self.say(&format!("app.{app}"), &format!("scale {count}"));
             self.last_commands.push(number);
         }
-        // what is stored is the same, over or not
+        // what is stored stays the same, whether it has ended or not
         let stored: Vec<String> = self.state.bucket.tasks().map(|(id, _)| id.into()).collect();
         for n in 0..self.script.tasks.len() {
             if stored.contains(&self.script.tasks[n].id) {
@@ -462,7 +462,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// A cell that is silent while an auctioneer starts is not known to it: it counts as gone.
+    /// Marks cells that are silent while an auctioneer starts as gone, as it does not know them.
     fn see_unknown_cells(&mut self, n: usize) {
         let now_ms = self.now_ms();
         let node = self.places[n]

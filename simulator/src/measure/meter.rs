@@ -14,12 +14,12 @@ pub struct Load {
     pub used_mb: i64,
     /// Its instances and tasks.
     pub instances: u64,
-    /// It is up; cells that are down are not counted.
+    /// Whether it is up; cells that are down are not counted.
     pub there: bool,
 }
 
 impl Load {
-    /// Free memory, MiB.
+    /// Returns the free memory, in MiB.
     pub fn free_mb(&self) -> i64 {
         (self.memory_mb - self.used_mb).max(0)
     }
@@ -29,7 +29,7 @@ impl Load {
 #[derive(Clone, Debug)]
 pub struct Meter {
     cells: Vec<Load>,
-    /// Free MiB: the number of cells that have as much.
+    /// Number of cells by their free MiB.
     free: BTreeMap<i64, u32>,
     largest_mb: i64,
     now_ms: u64,
@@ -58,12 +58,12 @@ impl Meter {
         meter
     }
 
-    /// The cells as they are now.
+    /// Returns the cells as they are now.
     pub fn cells(&self) -> &[Load] {
         &self.cells
     }
 
-    /// Advances time.
+    /// Advances the time.
     pub fn advance(&mut self, to_ms: u64) {
         let passed_ms = to_ms.saturating_sub(self.now_ms);
         if passed_ms == 0 {
@@ -79,7 +79,7 @@ impl Meter {
         }
     }
 
-    /// A cell changes now.
+    /// Changes a cell now.
     pub fn change(&mut self, cell: usize, change: impl FnOnce(&mut Load)) {
         let mut load = self.cells[cell];
         self.account(load, -1.0);
@@ -119,23 +119,23 @@ impl Meter {
         self.largest_fit_mb.now = largest as f64;
     }
 
-    /// Memory that is free on cells that could hold the largest size and have no room for it now, MiB:
-    /// now, and over the time until now.
+    /// Returns the stranded memory, in MiB: free memory on cells that could hold the largest size but have no room for
+    /// it now; now, and over the time until now.
     pub fn stranded_mb(&self) -> OverTime {
         self.stranded_mb.over_time()
     }
 
-    /// The largest memory that fits on a cell, MiB.
+    /// Returns the largest memory that fits on a cell, in MiB.
     pub fn largest_fit_mb(&self) -> OverTime {
         self.largest_fit_mb.over_time()
     }
 
-    /// Cells without instances.
+    /// Returns the number of cells without instances.
     pub fn empty_cells(&self) -> OverTime {
         self.empty.over_time()
     }
 
-    /// The current values. Costs O(cells).
+    /// Returns the current values. Costs O(cells).
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a count of cells
     pub fn sample(&self, waiting: u64) -> Sample {
         let up = || self.cells.iter().filter(|load| load.there);
@@ -173,7 +173,7 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    /// It was so for this time.
+    /// Records that the value lasted for this time.
     pub(crate) fn pass(&mut self, ms: f64) {
         self.sum += self.now * ms;
         self.ms += ms;
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn gauges_are_integrated_over_time() {
-        // 16 must fit: the first cell has 10 free (stranded), the second is empty
+        // the largest size is 16: the first cell has 10 free (stranded), the second is empty
         let mut meter = Meter::new(vec![load(64, 54, 3), load(32, 0, 0)], 16);
         let start = meter.sample(7);
         let expected = Sample {
@@ -256,7 +256,7 @@ mod tests {
         meter.change(0, |load| load.there = false);
         assert_eq!(meter.stranded_mb(), over(12.0, 19.0, 10.0, 22.0));
         assert_eq!(meter.sample(0).cells, 1);
-        // a value that lasts no time is no extreme
+        // a value that lasts no time is not an extreme
         meter.change(1, |load| load.used_mb = 0);
         meter.change(1, |load| load.used_mb = 20);
         meter.advance(500);

@@ -31,8 +31,8 @@ fn the_same_seed_draws_the_same_and_forks_are_apart() {
         assert_ne!(*one, draws(root.clone()));
         assert!(others[..i].iter().all(|other| other != one));
     }
-    // Frozen: a change here changes every report there ever was. The first is splitmix64's own
-    // published test value.
+    // Frozen: a change here would change every report ever made. The first value is splitmix64's own published test
+    // value.
     let mut published = Random { state: 1_234_567 };
     assert_eq!(published.next(), 6_457_827_717_110_365_317);
     assert_eq!(Random::new(1).next(), 13_830_413_928_045_401_970);

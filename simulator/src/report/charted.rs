@@ -15,11 +15,11 @@ pub(super) struct Quantity {
     pub(super) note: &'static str,
     /// The unit of its values.
     pub(super) unit: Unit,
-    /// Reads it.
+    /// Reads it from a sample.
     pub(super) of: fn(&Sample) -> f64,
 }
 
-/// In the order shown.
+/// In the order in which they are shown.
 const QUANTITIES: [Quantity; 7] = [
     Quantity {
         field: "stranded_mb",
@@ -74,7 +74,7 @@ const QUANTITIES: [Quantity; 7] = [
 
 const MISSING: &str = "missing";
 
-/// What these runs have, in the order shown: only managers miss something.
+/// Returns the quantities that these runs have, in the order shown: only runs with managers have missing indices.
 pub(super) fn quantities(runs: &[SimRun]) -> impl Iterator<Item = &'static Quantity> {
     let managed = runs.iter().any(|run| run.figures.kept.is_some());
     let all = QUANTITIES.iter();
@@ -91,7 +91,7 @@ pub(super) const USED: Quantity = Quantity {
 };
 
 impl Quantity {
-    /// Whether it has the same value in all samples of all runs.
+    /// Returns whether it has the same value in all samples of all runs.
     pub(super) fn is_constant(&self, runs: &[SimRun]) -> bool {
         let mut values = runs.iter().flat_map(|r| &r.series).map(self.of);
         let first = values.next();
@@ -107,13 +107,13 @@ pub(super) struct Kind {
     pub(super) note: &'static str,
     /// The unit of the bounds.
     pub(super) unit: Unit,
-    /// One of what is counted.
+    /// What is counted, in the singular.
     pub(super) thing: &'static str,
-    /// Reads it.
+    /// Reads it from a run.
     pub(super) of: fn(&SimRun) -> &Histogram,
 }
 
-/// In the order shown.
+/// In the order in which they are shown.
 pub(super) const KINDS: [Kind; 3] = [
     Kind {
         title: "Wait",
@@ -139,14 +139,14 @@ pub(super) const KINDS: [Kind; 3] = [
 ];
 
 impl Kind {
-    /// Whether all that was counted is in one class, the same one in all runs.
+    /// Returns whether all counts are in one class, the same one in all runs.
     pub(super) fn is_constant(&self, runs: &[SimRun]) -> bool {
         let histograms: Vec<&Histogram> = runs.iter().map(self.of).collect();
         used_classes(&histograms).len() <= 1
     }
 
-    /// The histograms of all runs, each with the classes to show: the same ones if all runs have
-    /// the same bounds, so that they can be compared.
+    /// Returns the histograms of all runs, each with the classes to show: the same ones if all runs have the same
+    /// bounds, so that they can be compared.
     pub(super) fn of_runs<'a>(&self, runs: &'a [SimRun]) -> Vec<(&'a Histogram, Range<usize>)> {
         let all: Vec<&Histogram> = runs.iter().map(self.of).collect();
         let shared = all.iter().all(|h| h.bounds == all[0].bounds);
@@ -160,12 +160,12 @@ impl Kind {
         all.iter().map(|h| (*h, used(h))).collect()
     }
 
-    /// `1 to 2 ms`, `below 1 ms`, `20 ms and more`.
+    /// Returns the name of a class: `1 to 2 ms`, `below 1 ms`, `20 ms and more`.
     pub(super) fn class_name(&self, bounds: &[f64], class: usize) -> String {
         let low = class.checked_sub(1).and_then(|at| bounds.get(at)).copied();
         let high = bounds.get(class).copied();
         match (low, high) {
-            // rounds are whole numbers: a class of one of them is that number
+            // rounds are whole numbers: a class with only one of them is named by that number
             (Some(low), Some(high)) if self.unit == Unit::Count && is_one_number(low, high) => {
                 short(low)
             }
@@ -184,7 +184,7 @@ fn is_one_number(low: f64, high: f64) -> bool {
     low.fract() == 0.0 && high.fract() == 0.0 && (high - low - 1.0).abs() < 0.5
 }
 
-/// From the first to the last class that any of these histograms uses.
+/// Returns the range from the first to the last class that any of these histograms uses.
 fn used_classes(histograms: &[&Histogram]) -> Range<usize> {
     let used = |at: usize| {
         histograms

@@ -9,21 +9,22 @@ use crate::outcome::{DemandStep, SimOutcome};
 pub(super) struct Table {
     /// What it shows.
     pub(super) heading: String,
-    /// The steps that some run has reached.
+    /// The steps that at least one run has reached.
     pub(super) rows: Vec<Row>,
 }
 
-/// A step under every policy.
+/// A step, under every policy.
 #[derive(Debug, PartialEq)]
 pub(super) struct Row {
     /// The demand.
     pub(super) demand: String,
-    /// For each run: what was given, what was left and of no use; where the demand is counted, also the instances that fitted
-    /// nowhere.
+    /// For each run: what was given, and what was left and of no use; for the resource in which demand is counted, also
+    /// the number of instances that fitted nowhere.
     pub(super) cells: Vec<String>,
 }
 
-/// A table for each resource, first that of which the demand is counted; none if the work of no run was drawn up to a demand.
+/// Returns a table for each resource, beginning with the one in which demand is counted; none if the work of no run was
+/// drawn up to a demand.
 pub(super) fn tables(outcome: &SimOutcome) -> Vec<Table> {
     let mut counted = outcome.runs.iter().map(|run| &run.demand_of);
     let Some(counted) = counted.find(|of| !of.is_empty()) else {

@@ -1,4 +1,4 @@
-//! Helpers for SVG and text that are written by hand.
+//! Helpers for hand-written SVG and text.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ macro_rules! w {
 }
 pub(super) use w;
 
-/// Text that came from a scenario, inside an element or a quoted attribute.
+/// Text from a scenario, escaped for use inside an element or a quoted attribute.
 pub(super) struct Esc<'a>(pub(super) &'a str);
 
 impl fmt::Display for Esc<'_> {
@@ -33,7 +33,7 @@ impl fmt::Display for Esc<'_> {
     }
 }
 
-/// A length in an image: at most two decimals, no trailing zeros.
+/// A length in an image, with at most two decimals and no trailing zeros.
 pub(super) struct Len(pub(super) f64);
 
 impl fmt::Display for Len {
@@ -47,7 +47,7 @@ impl fmt::Display for Len {
     }
 }
 
-/// JSON that may stand inside a `script` element: no `<`, so nothing there can end the element.
+/// Returns JSON that is safe inside a `script` element: without `<`, nothing in it can end the element.
 pub(super) fn json_in_script(value: &serde_json::Value) -> String {
     value
         .to_string()

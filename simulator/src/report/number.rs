@@ -1,4 +1,4 @@
-//! Numbers as text: thousands separated by commas, three significant digits, one unit for each row.
+//! Numbers as text: thousands separated by commas, three significant digits, one unit per row.
 
 use std::borrow::Cow;
 
@@ -19,14 +19,14 @@ pub(super) enum Unit {
     Money,
 }
 
-/// How a row of numbers is shown: all of them in the same unit.
+/// How a row of numbers is shown, all in the same unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     factor: f64,
     /// `ms`, `GiB`, `%`, …; empty for counts.
     pub(super) suffix: &'static str,
     decimals: Option<usize>,
-    /// Some numbers of the row are not whole, so that all of them show decimals.
+    /// Whether some numbers of the row are not whole, so that all of them show decimals.
     mixed: bool,
 }
 
@@ -36,7 +36,7 @@ const MINUTE: f64 = 60.0 * SECOND;
 const HOUR: f64 = 60.0 * MINUTE;
 
 impl Unit {
-    /// The scale in which a row is shown whose largest number is `largest`.
+    /// Returns the scale for a row whose largest number is `largest`.
     pub(super) fn scale(self, largest: f64) -> Scale {
         let largest = largest.abs();
         let steps: &[(f64, f64, &str)] = match self {
@@ -76,13 +76,13 @@ impl Unit {
         }
     }
 
-    /// A number with its unit, on its own scale.
+    /// Formats a number with its unit, on its own scale.
     pub(super) fn show(self, value: f64) -> String {
         let scale = self.scale(value);
         scale.name(&scale.number(value))
     }
 
-    /// The same without trailing zeros.
+    /// Formats it without trailing zeros.
     pub(super) fn short(self, value: f64) -> String {
         let scale = self.scale(value);
         scale.name(&scale.short(value))
@@ -90,7 +90,7 @@ impl Unit {
 }
 
 impl Scale {
-    /// The scale of a row of just these numbers.
+    /// Returns the scale of a row with just these numbers.
     pub(super) fn of_row(unit: Unit, numbers: impl Iterator<Item = f64> + Clone) -> Scale {
         let largest = numbers.clone().fold(0.0_f64, |most, n| most.max(n.abs()));
         let mut scale = unit.scale(largest);
@@ -100,7 +100,7 @@ impl Scale {
         scale
     }
 
-    /// The number without its unit.
+    /// Formats a number without its unit.
     pub(super) fn number(&self, value: f64) -> String {
         let value = value / self.factor;
         match self.decimals {
@@ -110,12 +110,12 @@ impl Scale {
         }
     }
 
-    /// The same without trailing zeros.
+    /// Formats it without trailing zeros.
     pub(super) fn short(&self, value: f64) -> String {
         short(value / self.factor)
     }
 
-    /// A number and the unit of this scale.
+    /// Appends the unit of this scale to a number.
     pub(super) fn name(&self, number: &str) -> String {
         if self.suffix.is_empty() {
             number.to_owned()
@@ -125,11 +125,11 @@ impl Scale {
     }
 }
 
-/// Three significant digits, at most three after the point; whole numbers as such.
+/// Formats with three significant digits, at most three after the point; whole numbers as such.
 pub(super) fn significant(value: f64) -> String {
     let size = value.abs();
     if size > 0.0 && size < 0.000_5 {
-        // a number above 0 is not shown as 0
+        // a number above 0 is never shown as 0
         return "<0.001".to_owned();
     }
     if value.fract() == 0.0 {
@@ -139,7 +139,7 @@ pub(super) fn significant(value: f64) -> String {
     }
 }
 
-/// Three digits, at most three of them after the point.
+/// Formats with three digits, at most three of them after the point.
 fn three_digits(value: f64) -> String {
     let size = value.abs();
     let decimals = if size >= 100.0 {
@@ -154,7 +154,7 @@ fn three_digits(value: f64) -> String {
     fixed(value, decimals)
 }
 
-/// The same without trailing zeros, for the bounds of classes and the ticks of axes.
+/// Formats like [`significant`] without trailing zeros, for the bounds of classes and the ticks of axes.
 pub(super) fn short(value: f64) -> String {
     let shown = significant(value);
     if shown.contains('.') {
@@ -164,7 +164,7 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// A fixed number of decimals, thousands separated by commas; `–` where it is not finite.
+/// Formats with a fixed number of decimals, thousands separated by commas; `–` if not finite.
 pub(super) fn fixed(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -188,7 +188,7 @@ pub(super) fn fixed(value: f64, decimals: usize) -> String {
     shown
 }
 
-/// A part in per cent of the whole, one decimal; `–` where the whole is 0.
+/// Returns a part in per cent of the whole, with one decimal; `–` if the whole is 0.
 pub(super) fn percent(part: i64, whole: i64) -> String {
     if whole <= 0 {
         return "–".to_owned();
@@ -196,19 +196,19 @@ pub(super) fn percent(part: i64, whole: i64) -> String {
     format!("{}\u{a0}%", fixed(part as f64 / whole as f64 * 100.0, 1))
 }
 
-/// A whole number with its thousands separated.
+/// Formats a whole number, thousands separated by commas.
 pub(super) fn whole(value: u64) -> String {
     fixed(value as f64, 0)
 }
 
-/// `1 cell`, `2 cells`.
+/// Formats a count: `1 cell`, `2 cells`.
 pub(super) fn counted(count: u64, one: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{}\u{a0}{one}{plural}", whole(count))
 }
 
-/// Text of a scenario, harmless to a terminal and a page: control characters and those that turn the
-/// direction of writing are replaced; line ends and tabs stay where `lines`.
+/// Makes text of a scenario harmless to a terminal and a page: control characters and those that change the direction
+/// of writing are replaced; line ends and tabs stay if `lines` is set.
 pub(super) fn clean(text: &str, lines: bool) -> Cow<'_, str> {
     let bad = |c: char| {
         (c.is_control() && !(lines && (c == '\n' || c == '\t')))
@@ -225,8 +225,8 @@ pub(super) fn clean(text: &str, lines: bool) -> Cow<'_, str> {
     }
 }
 
-/// A step for the ticks of an axis from 0 to `largest`: 1, 2, 2.5 or 5 times a power of ten, at
-/// most `most` steps.
+/// Returns a step for the ticks of an axis from 0 to `largest`: 1, 2, 2.5 or 5 times a power of ten, with at most
+/// `most` steps.
 pub(super) fn nice_step(largest: f64, most: usize) -> f64 {
     let least = largest / most.max(1) as f64;
     if !(least.is_finite() && least > 0.0) {
@@ -240,7 +240,7 @@ pub(super) fn nice_step(largest: f64, most: usize) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// The same for time in milliseconds: steps that clocks have.
+/// Returns the same for time in milliseconds, in steps that are usual on clocks.
 pub(super) fn nice_time_step(largest_ms: f64, most: usize) -> f64 {
     const STEPS: [f64; 22] = [
         1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4,
@@ -302,7 +302,7 @@ mod tests {
         ] {
             assert_eq!(unit.show(value), shown);
         }
-        // one scale for a row: what is small next to the largest keeps the row's unit
+        // one scale per row: a value that is small next to the largest keeps the row's unit
         let row = Scale::of_row(Unit::Ms, [5000.0, 20.0].into_iter());
         assert_eq!(row.number(5000.0), "5.00");
         assert_eq!(row.short(20.0), "0.02");

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::outcome::{CellEnd, InstanceEnd, SimOutcome, SimRun};
 
-/// Distinguishable for most readers, colour-blind ones included, on white and on black: after Paul Tol's
-/// "bright" and "muted" schemes, with alternating lightness.
+/// Distinguishable for most readers, including colour-blind ones, on white and on black: after Paul Tol's "bright" and
+/// "muted" schemes, with alternating lightness.
 pub(super) const NAMED: [&str; 12] = [
     "#4477aa", "#ee6677", "#66ccee", "#228833", "#ccbb44", "#aa3377", "#ee8844", "#44aa99",
     "#7755bb", "#999933", "#dd99cc", "#885533",
 ];
-/// Apps without an entry in the legend: paler than those above.
+/// For apps without an entry in the legend: paler than those above.
 pub(super) const OTHERS: [&str; 12] = [
     "#93a7bd", "#d8a9ae", "#a5c8d3", "#8aac90", "#cbc496", "#b795a6", "#d9b596", "#95b8b2",
     "#a79cbd", "#b0b08a", "#cdb4c6", "#ab988a",
@@ -18,13 +18,13 @@ pub(super) const OTHERS: [&str; 12] = [
 /// The same for a terminal of 256 colours.
 pub(super) const TERMINAL: [u8; 12] = [68, 204, 81, 35, 178, 133, 208, 73, 98, 143, 182, 137];
 
-/// The apps of all runs, those with the most memory first; equal ones by name.
+/// The apps of all runs, those with the most memory first, equal ones by name.
 pub(super) struct Apps<'a> {
     /// By rank.
     pub(super) names: Vec<&'a str>,
-    /// How many of these, from the first, have a colour and a letter of their own.
+    /// How many of these, from the first, have their own colour and letter.
     pub(super) named: usize,
-    /// For each run: from its position of an app to the rank.
+    /// For each run: maps its position of an app to the rank.
     ranks: Vec<Vec<usize>>,
 }
 
@@ -64,14 +64,14 @@ impl<'a> Apps<'a> {
         }
     }
 
-    /// The letter of an app that has one.
+    /// Returns the letter of an app that has one.
     pub(super) fn letter(&self, rank: usize) -> Option<char> {
         (rank < self.named).then(|| char::from(b'A' + u8::try_from(rank % 26).unwrap_or(0)))
     }
 
-    /// The instances of a cell of a run in the order drawn, each with the rank of its app: those that ran
-    /// before the first request, then by app, then by index. The rank is one beyond the last where the
-    /// position of the app does not exist.
+    /// Returns the instances of a cell of a run in the order drawn, each with the rank of its app: those that ran
+    /// before the first request first, then by app, then by index. If the position of an app does not exist, its rank
+    /// is one beyond the last.
     pub(super) fn drawn<'c>(&self, run: usize, cell: &'c CellEnd) -> Vec<(usize, &'c InstanceEnd)> {
         let rank = |app: u32| self.ranks[run].get(app as usize).copied();
         let mut sorted: Vec<(usize, &InstanceEnd)> = cell
@@ -84,7 +84,7 @@ impl<'a> Apps<'a> {
     }
 }
 
-/// The memory of each app of a run, MiB.
+/// Returns the memory of each app of a run, in MiB.
 fn memory_of_apps(run: &SimRun) -> Vec<i64> {
     let mut memory = vec![0_i64; run.apps.len()];
     for instance in run.cells.iter().flat_map(|cell| &cell.instances) {
@@ -95,7 +95,7 @@ fn memory_of_apps(run: &SimRun) -> Vec<i64> {
     memory
 }
 
-/// The class of colour of a rank: below 12 named, from 12 to 23 not.
+/// Returns the colour class of a rank: below 12 for named apps, 12 to 23 for the others.
 pub(super) fn class(rank: usize, named: usize) -> usize {
     if rank < named {
         rank
@@ -104,7 +104,7 @@ pub(super) fn class(rank: usize, named: usize) -> usize {
     }
 }
 
-/// Whether black is easier to read on this colour than white (relative luminance as in WCAG 2).
+/// Returns whether black is easier to read on this colour than white (relative luminance as in WCAG 2).
 pub(super) fn wants_black(colour: &str) -> bool {
     let part = |at: usize| {
         let value = u8::from_str_radix(&colour[at..at + 2], 16).unwrap_or(0);

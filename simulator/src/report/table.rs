@@ -1,4 +1,4 @@
-//! The figures as rows, policies as columns: what the table of every report shows.
+//! The figures as rows with policies as columns: the content of the table in every report.
 
 mod specs;
 
@@ -31,14 +31,14 @@ pub(super) struct Row {
     pub(super) label: String,
     /// The unit of all its values.
     pub(super) scale: Scale,
-    /// For each run: the value of the JSON; `None` where the run does not have it.
+    /// For each run: the JSON value; `None` if the run does not have it.
     pub(super) values: Vec<Option<Value>>,
-    /// For each run: no other is better, and some other is worse.
+    /// For each run: whether no other is better and some other is worse.
     pub(super) best: Vec<bool>,
 }
 
 impl Row {
-    /// 0 or absent in every run. A distance from the best says something where it is 0, too.
+    /// Returns whether it is 0 or absent in every run. A gap to the best is meaningful even if it is 0.
     pub(super) fn is_empty(&self) -> bool {
         let is_gap = self.pointer.starts_with("/bounds/gap/") || self.pointer == "/most_even/gap";
         if is_gap && self.values.iter().any(Option::is_some) {
@@ -50,7 +50,7 @@ impl Row {
             .all(|v| v.as_f64().unwrap_or(0.0) == 0.0)
     }
 
-    /// The same in every run of several.
+    /// Returns whether it is the same in each of several runs.
     pub(super) fn is_constant(&self) -> bool {
         self.values.len() > 1 && self.values.windows(2).all(|pair| pair[0] == pair[1])
     }
@@ -66,7 +66,7 @@ struct Place {
     better: Better,
 }
 
-/// Every figure of every run, each in one row.
+/// Returns every figure of every run, each in one row.
 pub(super) fn groups(outcome: &SimOutcome) -> Vec<Group> {
     let figures: Vec<Value> = outcome
         .runs
@@ -104,17 +104,17 @@ pub(super) fn groups(outcome: &SimOutcome) -> Vec<Group> {
     groups
 }
 
-/// The group and the label of the figure at a path such as `wait_ms.mean`.
+/// Returns the group and the label of the figure at a path such as `wait_ms.mean`.
 pub(super) fn name_of_path(path: &str) -> (&'static str, String) {
     let place = place(&format!("/{}", path.replace('.', "/")));
     (place.group, place.label)
 }
 
-/// Whether the runs can be compared at all.
+/// To what extent the runs can be compared.
 struct Comparable {
-    /// All runs were asked for as many instances.
+    /// Whether all runs were asked for the same number of instances.
     asked: bool,
-    /// All runs lasted as long, within a twentieth.
+    /// Whether all runs lasted equally long, within a twentieth.
     length: bool,
 }
 
@@ -129,8 +129,8 @@ impl Comparable {
         }
     }
 
-    /// A count of instances means little if other runs had more requests, and a mean over time
-    /// where other runs lasted longer.
+    /// Returns whether figures of a group can be compared. A count of instances means little if other runs had more
+    /// requests, as does a mean over time if other runs lasted longer.
     fn is_fair(&self, group: &str) -> bool {
         match group {
             INSTANCES => self.asked,
@@ -164,8 +164,7 @@ fn row(place: Place, pointer: String, figures: &[Value], comparable: &Comparable
     }
 }
 
-/// Marks the best of the numbers, and those that look the same as shown; nothing where all look the
-/// same.
+/// Marks the best of the numbers, and those that look the same as shown; none if all look the same.
 fn best(numbers: &[Option<f64>], better: Better, scale: Scale) -> Vec<bool> {
     let known = || numbers.iter().flatten().copied();
     let wanted = match better {
@@ -182,7 +181,7 @@ fn best(numbers: &[Option<f64>], better: Better, scale: Scale) -> Vec<bool> {
         .collect()
 }
 
-/// The JSON pointers of everything that is no object.
+/// Collects the JSON pointers of everything that is not an object.
 fn leaves(value: &Value, at: String, found: &mut BTreeSet<String>) {
     let Value::Object(members) = value else {
         if !at.is_empty() {

@@ -10,23 +10,23 @@ use serde_json::{Map, Value};
 
 use super::{millis, read};
 
-/// The most apps of one table.
+/// Maximum number of apps of one table.
 const MAX_COUNT: u32 = 10_000;
-/// The most commands of a scenario: one for each app of each table.
+/// Maximum number of commands of a scenario: one for each app of each table.
 const MAX_COMMANDS: usize = 100_000;
 
 /// A command to the managers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// When it is sent, milliseconds after the first moment of the workload.
+    /// When it is sent, in milliseconds after the first moment of the workload.
     pub at_ms: u64,
     /// The app.
     pub app: String,
-    /// What is wanted of it.
+    /// The command.
     pub command: AppCommand,
 }
 
-/// One table; it has exactly one field beside `at`.
+/// One table, which has exactly one field besides `at`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AppsTable {
@@ -73,14 +73,14 @@ struct NamedTable {
     app: String,
 }
 
-/// The names that tables before have put: single ones, and how many there are of a name with `{n}`.
+/// The names that earlier tables have put: single ones, and how many there are for a name with `{n}`.
 #[derive(Default)]
 struct Names {
     single: BTreeSet<String>,
     many: BTreeMap<String, u32>,
 }
 
-/// The commands of all tables, sorted by time; those of one moment in the order of the tables.
+/// Returns the commands of all tables, sorted by time; commands of one moment in the order of the tables.
 pub(super) fn commands(tables: Vec<AppsTable>) -> Result<Vec<Command>, ScenarioError> {
     let mut names = Names::default();
     let mut commands = Vec::new();
@@ -153,7 +153,7 @@ impl AppsTable {
 }
 
 impl Names {
-    /// One app, or `count` of them with `{n}` in their name.
+    /// Puts one app, or `count` of them with `{n}` in their name.
     fn put(&mut self, at: &str, mut fields: Map<String, Value>) -> Result<Told, ScenarioError> {
         let count = match fields.remove("count") {
             None => None,
@@ -184,7 +184,7 @@ impl Names {
             return Ok(vec![(name, AppCommand::Put(Box::new(definition)))]);
         };
         let first = definition(at, &fields, &numbered(&name, 0))?;
-        // the longest name is the one that may be too long
+        // only the longest name may be too long
         definition(at, &fields, &numbered(&name, count - 1))?;
         let put = numbered_all(&name, count).map(|app| {
             let mut one = first.clone();
@@ -199,7 +199,7 @@ impl Names {
         Ok(put)
     }
 
-    /// A command to an app that was put before, or to all that a table put.
+    /// Returns a command to an app that was put before, or to all apps that a table put.
     fn told(&self, at: &str, app: &str, command: &AppCommand) -> Result<Told, ScenarioError> {
         if let Some(count) = self.many.get(app) {
             let all = numbered_all(app, *count).map(|app| (app, command.clone()));
@@ -221,7 +221,7 @@ fn numbered_all(name: &str, count: u32) -> impl Iterator<Item = String> {
     (0..count).map(move |n| numbered(name, n))
 }
 
-/// As `vendue app put` reads it.
+/// Reads a definition as `vendue app put` does.
 fn definition(
     at: &str,
     fields: &Map<String, Value>,

@@ -40,9 +40,8 @@ pub const AUCTIONS_2014: [&str; 8] = [
 ];
 
 impl Contender {
-    /// Parses a preset, one of [`AUCTIONS_2014`], a table of parameters over a preset, or a table
-    /// with the rules of an auction of 2014 under `auctions_2014`; tables may have a `label`. `at`
-    /// is the path in the file.
+    /// Parses a preset, one of [`AUCTIONS_2014`], a table of parameters over a preset, or a table with the rules of an
+    /// auction of 2014 under `auctions_2014`. Tables may have a `label`. `at` is the path in the file.
     pub fn read(value: &Value, at: &str) -> Result<Self, ScenarioError> {
         if let Some(named) = value.as_str().and_then(auction_by_name) {
             return Ok(named);
@@ -74,7 +73,7 @@ impl Contender {
 }
 
 impl Contender {
-    /// As it is in a scenario file: the name of a preset or an auction of 2014, else the whole policy.
+    /// Returns its form in a scenario file: the name of a preset or an auction of 2014, else the whole policy.
     pub(super) fn to_toml(&self) -> toml::Value {
         let Decider::Policy(policy) = &self.decider else {
             return self.label.clone().into();
@@ -82,7 +81,7 @@ impl Contender {
         if Policy::preset(&self.label).is_ok_and(|preset| preset == **policy) {
             return self.label.clone().into();
         }
-        // what a policy writes of itself can be parsed
+        // a policy's own output can be parsed
         let mut table: toml::Table = policy.to_toml().parse().unwrap_or_default();
         if self.label != policy.name() {
             table.insert("label".into(), self.label.clone().into());

@@ -11,7 +11,7 @@ use super::{millis, read};
 /// A fault with its begin and, if it ends, its duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// When it begins, after the first moment of the workload.
+    /// When it begins, in milliseconds after the first moment of the workload.
     pub at_ms: u64,
     /// How long it lasts; none: until the end of the run.
     pub for_ms: Option<u64>,
@@ -19,26 +19,26 @@ pub struct Fault {
     pub kind: FaultKind,
     /// What it affects.
     pub target: Target,
-    /// How long the instances of a drained cell go on; 0 for the other kinds.
+    /// How long the instances of a drained cell continue; 0 for the other kinds.
     pub deadline_ms: u64,
 }
 
-/// The deadline of a drain that does not give one: that of a rep.
+/// The default deadline of a drain: that of a rep.
 const DRAIN_DEADLINE_MS: u64 = 30_000;
 
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// The cells' reps end, and their instances are lost; the cells return empty.
+    /// The cells' reps end and their instances are lost; the cells return empty.
     CellLost,
     /// Messages to and from the cells are lost; their instances continue.
     CellCut,
     /// The cells take no more work, end their instances at the deadline and leave; they return empty.
     CellDrain,
-    /// As `cell-lost`, for all cells of a zone.
+    /// Like `cell-lost`, for all cells of a zone.
     ZoneLost,
-    /// As `cell-cut`, for all cells of a zone.
+    /// Like `cell-cut`, for all cells of a zone.
     ZoneCut,
     /// The auctioneer ends; when the fault is over another one starts without memory.
     AuctioneerRestart,
@@ -115,7 +115,7 @@ impl FaultTable {
         })
     }
 
-    /// The deadline of a drain, before which the cell cannot return.
+    /// Returns the deadline of a drain, before which the cell cannot return.
     fn deadline_ms(&self, at: &str) -> Result<u64, ScenarioError> {
         if self.kind != FaultKind::CellDrain {
             return match self.deadline {
@@ -139,7 +139,7 @@ impl FaultTable {
     }
 }
 
-/// The number of a role, 0 if none is given.
+/// Returns the number of a role, 0 if none is given.
 fn numbered(
     given: Option<u32>,
     at: &str,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::read;
 use crate::{network::Network, random::Distribution};
 
-/// The longest mean latency, seconds.
+/// The longest mean latency, in seconds.
 const MAX_LATENCY_S: u64 = 60;
 
 #[derive(Deserialize)]
@@ -31,7 +31,7 @@ impl Default for NetworkTable {
     }
 }
 
-/// One data centre, through one server.
+/// The latency within one data centre, through one server.
 fn default_latency() -> String {
     "uniform:200us..1ms".into()
 }

@@ -1,12 +1,11 @@
-//! Parses tables with errors that name the field, its value and what was expected.
+//! Parses tables, with errors that name the field, its value and what was expected.
 
 use placement::{Invalid, fields, in_json_terms};
 use scenarios::ScenarioError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Parses a table; `at` is its path in the file. The error for an unknown field has the nearest
-/// known name.
+/// Parses a table; `at` is its path in the file. The error for an unknown field suggests the nearest known name.
 pub(super) fn table<T: DeserializeOwned>(value: Value, at: &str) -> Result<T, ScenarioError> {
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
@@ -27,7 +26,7 @@ pub(super) fn table<T: DeserializeOwned>(value: Value, at: &str) -> Result<T, Sc
     })
 }
 
-/// The error for an invalid value of a field.
+/// Returns the error for an invalid value of a field.
 pub(super) fn wrong(at: &str, value: &Value, expected: &str) -> ScenarioError {
     let value: String = value.to_string().chars().take(60).collect();
     ScenarioError::Field {
@@ -36,7 +35,7 @@ pub(super) fn wrong(at: &str, value: &Value, expected: &str) -> ScenarioError {
     }
 }
 
-/// The same from a check that names its field.
+/// Returns the same for a check that names its field.
 pub(super) fn invalid(invalid: &Invalid) -> ScenarioError {
     ScenarioError::Field {
         at: invalid.field.clone(),

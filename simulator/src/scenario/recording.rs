@@ -1,5 +1,5 @@
-//! A recording of a live cluster as a scenario: the cells with their instances at the beginning,
-//! and every request and stop with its time.
+//! A recording of a live cluster as a scenario: the cells with their instances at the beginning, and every request and
+//! stop with its time.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use placement::{Cell, Counts, Request};
 use serde_json::{Map, Value, json};
 use shared::wire::{Instance, InstancesAnswer, StartBody, Stop, parse, parse_cell, parse_start};
 
-/// The most requests and stops of a recording.
+/// Maximum number of requests and stops in a recording.
 pub const MAX_DEMANDS: usize = 1_000_000;
 
-/// Instances that are alike: app, memory, disk, kind, and of each set how many devices with how much.
+/// Properties shared by identical instances: app, memory, disk, kind, and for each set how many devices with how much.
 type Held = (String, i64, i64, String, Vec<(String, usize, i64)>);
 
-/// What was recorded so far.
+/// The recording so far.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     cells: BTreeMap<String, Cell>,
     held: BTreeMap<String, Vec<Instance>>,
     work: Vec<(u64, Value)>,
-    /// Malformed messages, and requests beyond [`MAX_DEMANDS`].
+    /// Number of malformed messages, and of requests beyond [`MAX_DEMANDS`].
     pub left_out: u64,
 }
 
 impl Recording {
-    /// Records an advertisement; the first one of each cell is used.
+    /// Records an advertisement; only the first one of each cell is used.
     pub fn advert(&mut self, body: &[u8]) {
         match parse_cell(body) {
             Ok(cell) => drop(self.cells.entry(cell.cell.clone()).or_insert(cell)),
@@ -38,8 +38,7 @@ impl Recording {
         held.extend(answer.instances);
     }
 
-    /// Records a message with start requests, `at_ms` after the beginning, without commands and
-    /// environments.
+    /// Records a message with start requests, received `at_ms` after the beginning, without commands and environments.
     pub fn start(&mut self, at_ms: u64, body: &[u8]) {
         let requests = match parse_start(body) {
             Ok(StartBody::One(one)) => vec![*one],
@@ -63,7 +62,7 @@ impl Recording {
         }
     }
 
-    /// Records a stop. A stop of instance ids is left out: a replay has other ids.
+    /// Records a stop. A stop by instance ids is left out, as a replay has different ids.
     pub fn stop(&mut self, at_ms: u64, body: &[u8]) {
         match parse::<Stop>(body, &mut Vec::new()) {
             Ok(stop) if stop.instances.is_empty() => {
@@ -83,17 +82,17 @@ impl Recording {
         self.work.push((at_ms, json!({ "at": at, kind: what })));
     }
 
-    /// The number of cells.
+    /// Returns the number of cells.
     pub fn cells(&self) -> usize {
         self.cells.len()
     }
 
-    /// The number of requests and stops.
+    /// Returns the number of requests and stops.
     pub fn demands(&self) -> usize {
         self.work.len()
     }
 
-    /// The scenario as TOML; `lasted_ms` is the length of the recording.
+    /// Returns the scenario as TOML; `lasted_ms` is the length of the recording.
     pub fn scenario(
         &self,
         name: &str,
@@ -108,7 +107,7 @@ impl Recording {
             .into_iter()
             .map(|(_, entry)| {
                 let mut entry = entry.clone();
-                // a repeated id would be the same request
+                // a repeated id would mean the same request
                 if let Some(start) = entry.get_mut("start").and_then(Value::as_object_mut) {
                     start.insert("id".into(), format!("recorded-{requests}").into());
                     requests += 1;
@@ -127,7 +126,7 @@ impl Recording {
         toml::to_string(&scenario)
     }
 
-    /// The cell with its instances; without a list of instances, as it advertised itself.
+    /// Returns the cell with its instances; without a list of instances, as it advertised itself.
     fn cell(&self, cell: &Cell) -> Value {
         let mut fields = match json!(cell) {
             Value::Object(fields) => fields,

@@ -1,11 +1,11 @@
-//! What runs on the cells before the first request.
+//! The instances that run on the cells before the first request.
 
 use std::sync::Arc;
 
 use placement::{Cell, Job, Kind, Request};
 use scenarios::{OfflineAuction, ScenarioError};
 
-/// The instances on a cell before the first request must fit there.
+/// Checks that the instances on a cell before the first request fit there.
 pub(super) fn check_room(cells: &[Cell]) -> Result<(), ScenarioError> {
     for cell in cells {
         let (total, free) = (&cell.total, &cell.available);
@@ -32,7 +32,7 @@ pub(super) fn check_room(cells: &[Cell]) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// The devices that are in use before the first request must be there.
+/// Checks that the devices in use before the first request exist.
 pub(super) fn check_devices(base: &OfflineAuction) -> Result<(), ScenarioError> {
     for cell in &base.cells {
         let mut left = cell.total.clone();
@@ -51,8 +51,8 @@ pub(super) fn check_devices(base: &OfflineAuction) -> Result<(), ScenarioError> 
     Ok(())
 }
 
-/// If a file has only the apps of a cell and what is available, each of their instances gets the
-/// same share of what is used; without apps one instance has all of it.
+/// Fills in instances if a file has only the apps of a cell and what is available: each instance gets the same share of
+/// what is used; without apps, one instance gets all of it.
 pub(super) fn fill_running(base: &mut OfflineAuction) {
     for cell in &base.cells {
         let used_mb = cell.total.memory_mb - cell.available.memory_mb;

@@ -13,7 +13,7 @@ use crate::trace::{self, Columns, GPU, Resample, Source, Trace};
 /// Reads a file of a trace, by its name in the scenario.
 pub type ReadFile<'f> = dyn Fn(&str) -> std::io::Result<Vec<u8>> + 'f;
 
-/// The table: which files are read, and how.
+/// The table: the files to read, and how.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceTable {
@@ -21,20 +21,20 @@ pub struct TraceTable {
     pub nodes: String,
     /// The file of pods.
     pub pods: String,
-    /// The columns that have other names: `field=column`, separated by commas.
+    /// Columns with other names: `field=column`, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,
-    /// Pods are drawn until they ask for so many per cent of what the nodes have, and come one after the other; none:
-    /// they come and go at their times.
+    /// If set, pods are drawn until they ask for this many per cent of what the nodes have, and arrive one by one.
+    /// Otherwise they come and go at their times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<f64>,
-    /// The resource of which that is counted; default `gpu`, where nodes have none `memory`.
+    /// The resource in which that is counted; default `gpu`, or `memory` if nodes have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// The SHA-256 of the file of nodes: another file is refused.
+    /// The SHA-256 of the file of nodes; another file is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_sha256: Option<String>,
-    /// The same of the file of pods.
+    /// The same for the file of pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_sha256: Option<String>,
 }
@@ -96,8 +96,8 @@ impl TraceTable {
         Ok(Some(Resample { per_cent, of }))
     }
 
-    /// A scenario of this trace, in TOML, with the checksums of the files as they are: it gives the same report again
-    /// wherever they are found by their names. Without contenders it says nothing of policies.
+    /// Returns a scenario of this trace as TOML, with the present checksums of the files, so that it gives the same
+    /// report wherever files with these checksums are found under their names. Without contenders it names no policies.
     pub fn to_scenario(
         &self,
         files: &ReadFile<'_>,
@@ -134,7 +134,7 @@ struct File {
     trace: TraceTable,
 }
 
-/// The file and its SHA-256.
+/// Reads a file and returns it with its SHA-256.
 fn open(files: &ReadFile<'_>, at: &str, name: &str) -> Result<(Vec<u8>, String), ScenarioError> {
     let text = files(name).map_err(|e| ScenarioError::Field {
         at: format!("trace.{at}"),
@@ -170,7 +170,7 @@ fn field(at: &str, invalid: &placement::Invalid) -> ScenarioError {
     }
 }
 
-/// The error with its causes.
+/// Returns the error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |e| e.source());
     let texts: Vec<String> = causes.map(ToString::to_string).collect();

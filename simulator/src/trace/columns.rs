@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, str::FromStr};
 
 use placement::Invalid;
 
-/// A field, its default column, and whether that is required. Without a default, the field is read only
-/// where a column is mapped.
+/// A field, its default column, and whether that is required. A field without a default is only read if a column is
+/// mapped to it.
 pub(super) struct Field {
     pub(super) name: &'static str,
     default: Option<&'static str>,
@@ -63,10 +63,9 @@ pub(super) type Wanted = BTreeMap<&'static str, (String, bool)>;
 
 /// The columns that are read, by name; their order does not matter, and others are ignored.
 ///
-/// By default nodes have `sn`, `cpu_milli`, `memory_mib` (required), `gpu` and `model`; pods have
-/// `name`, `cpu_milli`, `memory_mib`, `creation_time`, `deletion_time` (required), `num_gpu`,
-/// `gpu_milli` and `gpu_spec`. Read only where mapped: `zone`, `disk_mib` and `containers` of nodes,
-/// `disk_mib` of pods.
+/// By default nodes have `sn`, `cpu_milli`, `memory_mib` (required), `gpu` and `model`; pods have `name`, `cpu_milli`,
+/// `memory_mib`, `creation_time`, `deletion_time` (required), `num_gpu`, `gpu_milli` and `gpu_spec`. Only read if
+/// mapped: `zone`, `disk_mib` and `containers` of nodes, and `disk_mib` of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
     pub(super) nodes: Wanted,
@@ -90,7 +89,7 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// The columns of pods; without those of times where nobody reads them.
+    /// Returns the columns of pods, without those of times if nobody reads them.
     pub(super) fn of_pods(&self, timed: bool) -> Wanted {
         let mut pods = self.pods.clone();
         if !timed {
@@ -104,8 +103,8 @@ impl Columns {
 impl FromStr for Columns {
     type Err = Invalid;
 
-    /// Reads `field=column` pairs, separated by commas, over the default. A field that both files have
-    /// means both, with `nodes.` or `pods.` before it one. A mapped column is required.
+    /// Reads `field=column` pairs, separated by commas, on top of the defaults. A field that both files have refers to
+    /// both, unless prefixed by `nodes.` or `pods.`. A mapped column is required.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let mut columns = Self::default();
         for pair in text

@@ -1,8 +1,8 @@
-//! A trace's pods as a demand of so many per cent of what its nodes have, without their times.
+//! A trace's pods as a demand of a given per cent of what its nodes have, without their times.
 //!
-//! Pods of the list are drawn, with replacement, and added to it, until one more would exceed the demand; from a list
-//! that exceeds it pods are taken away instead. Then all are put in random order. They come one after the other, and
-//! nobody leaves. This is the workload of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), section 6.
+//! Pods are drawn from the list, with replacement, and added to it until one more would exceed the demand; if the list
+//! itself exceeds it, pods are removed instead. Then all are put in random order. They arrive one by one, and none
+//! leaves. This is the workload of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), section 6.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::{
     random::Random,
 };
 
-/// The time from one pod to the next, milliseconds: long enough for each to be placed before the next one comes.
+/// The time from one pod to the next, in milliseconds: long enough for each to be placed before the next one arrives.
 const EVERY_MS: u64 = 10;
-/// The most pods that are drawn.
+/// Maximum number of pods that are drawn.
 const MAX_DRAWN: usize = 1_000_000;
 
-/// How much is asked for.
+/// How much is requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resample {
-    /// Per cent of what all cells have.
+    /// In per cent of what all cells have.
     pub per_cent: f64,
-    /// The resource of which it is counted.
+    /// The resource in which it is counted.
     pub of: ResourceName,
 }
 
-/// What all cells have of the resource; none if it is unlimited, or there is none.
+/// Returns how much of the resource all cells have; none if it is unlimited or absent.
 pub(crate) fn capacity(of: &ResourceName, cells: &[Cell]) -> Option<i64> {
     let mut totals = cells.iter().map(|cell| of.total(&cell.total));
     let sum = totals.try_fold(0_i64, |sum, total| {
@@ -36,14 +36,14 @@ pub(crate) fn capacity(of: &ResourceName, cells: &[Cell]) -> Option<i64> {
     sum.filter(|sum| *sum > 0)
 }
 
-/// What one instance of the request asks for of the resource.
+/// Returns how much of the resource one instance of the request asks for.
 pub(crate) fn wanted(of: &ResourceName, request: &Request) -> i64 {
-    // pods of traces always say how much of each device
+    // pods of traces always name the amount of each device
     of.wanted(request, &placement::Resources::default())
 }
 
 impl Resample {
-    /// The demands that the seed draws from these pods.
+    /// Returns the demands that the seed draws from these pods.
     pub(crate) fn draw(&self, pods: &[Demand], cells: &[Cell], seed: u64) -> Vec<Demand> {
         let mut random = Random::new(seed).fork("resample", 0);
         let pods: Vec<&Arc<Request>> = pods.iter().filter_map(Demand::request).collect();
@@ -56,7 +56,7 @@ impl Resample {
             let (pod, _) = drawn.swap_remove(random.place(drawn.len()));
             sum -= wanted(&self.of, pods[pod]);
         }
-        // a list that was too long is not filled up again, as whatever came next would decide what is in it
+        // a list that was too long is not filled up again, as its content would then depend on whatever pod came next
         while drawn.len() >= pods.len() && drawn.len() < MAX_DRAWN && !pods.is_empty() {
             let pod = random.place(pods.len());
             let more = wanted(&self.of, pods[pod]);
@@ -78,7 +78,7 @@ impl Resample {
     }
 }
 
-/// A copy of a pod has a name of its own; the pod itself (0) keeps its name.
+/// Gives a copy of a pod its own name; the pod itself (0) keeps its name.
 fn named(pod: &Arc<Request>, copy: usize) -> Arc<Request> {
     if copy == 0 {
         return Arc::clone(pod);

@@ -17,7 +17,7 @@ pub(super) struct Table<R> {
     most: usize,
 }
 
-/// A row of it.
+/// A row of a file.
 pub(super) struct Row<'a> {
     file: &'a str,
     line: u64,
@@ -64,7 +64,7 @@ impl<R: Read> Table<R> {
         })
     }
 
-    /// The next row; none at the end.
+    /// Returns the next row; none at the end.
     pub(super) fn next(&mut self) -> Result<Option<Row<'_>>, TraceError> {
         let more = self.reader.read_record(&mut self.record);
         if !more.map_err(|e| unreadable(&self.file, e))? {
@@ -94,7 +94,7 @@ fn unreadable(file: &str, e: csv::Error) -> TraceError {
 }
 
 impl Row<'_> {
-    /// The text of a field; empty where the field has no column.
+    /// Returns the text of a field; empty if the field has no column.
     pub(super) fn text(&self, field: &str) -> &str {
         let column = self.columns.get(field);
         column
@@ -102,14 +102,14 @@ impl Row<'_> {
             .unwrap_or_default()
     }
 
-    /// The name of a cell, an app or a zone.
+    /// Reads the name of a cell, an app or a zone.
     pub(super) fn name(&self, field: &'static str) -> Result<String, TraceError> {
         let name = self.text(field);
         placement::check_name(field, name).map_err(|e| self.wrong(field, &e.expected))?;
         Ok(name.to_owned())
     }
 
-    /// An integer from 0 to `most`; none where the column is missing or empty, unless it is required.
+    /// Reads an integer from 0 to `most`; none if the column is missing or empty, unless it is required.
     pub(super) fn number(&self, field: &'static str, most: i64) -> Result<Option<i64>, TraceError> {
         let text = self.text(field);
         if text.is_empty() && !matches!(field, "cpu_milli" | "memory_mib") {
@@ -123,7 +123,7 @@ impl Row<'_> {
             .ok_or_else(|| self.wrong(field, &expected()))
     }
 
-    /// Seconds, with or without a fraction; none where the field is empty.
+    /// Reads seconds, with or without a fraction; none if the field is empty.
     pub(super) fn seconds(&self, field: &'static str) -> Result<Option<f64>, TraceError> {
         let text = self.text(field);
         if text.is_empty() {
@@ -137,7 +137,7 @@ impl Row<'_> {
         found.map(Some).ok_or_else(|| self.wrong(field, expected))
     }
 
-    /// The error for this field.
+    /// Returns the error for this field.
     pub(super) fn wrong(&self, field: &'static str, expected: &str) -> TraceError {
         let column = self.columns.get(field).map_or(field, |(_, column)| column);
         TraceError::Value {
@@ -150,7 +150,7 @@ impl Row<'_> {
     }
 }
 
-/// An integer that was written with a fraction of 0, such as "3.0".
+/// Parses an integer that was written with a fraction of 0, such as "3.0".
 fn whole(text: &str) -> Option<i64> {
     let (number, fraction) = text.split_once('.')?;
     let zeros = fraction.bytes().all(|digit| digit == b'0');

@@ -30,7 +30,7 @@ fn trace(nodes: &str, pods: &str, columns: &str) -> Result<Trace, String> {
     read(nodes, pods, &columns, Kind::Lrp, true).map_err(|e| chain(&e))
 }
 
-/// The error with its causes, as the command line prints it.
+/// Returns the error with its causes, as the command line prints it.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |e| e.source());
     let texts: Vec<String> = causes.map(ToString::to_string).collect();
@@ -280,7 +280,7 @@ fn a_made_up_trace_has_its_size_and_is_readable() {
     let starts = starts(&trace);
     let last_day = starts.last().unwrap().0 / 86_400_000;
     assert!((148..150).contains(&last_day), "{last_day}");
-    // gpus are asked for, in fractions too, and there is room for most at any time
+    // gpus are requested, also in fractions, and at any time there is room for most of them
     let gpu = |request: &Request| {
         let need = request.devices.get(GPU);
         need.map_or(0, |need| i64::from(need.count) * need.amount.unwrap())
@@ -350,7 +350,7 @@ fn a_list_that_asks_for_more_is_cut() {
     let drawn = resampled(100, 50.0, 7);
     let sum: i64 = drawn.iter().map(|(.., amount)| amount).sum();
     assert!((4_501..=5_000).contains(&sum), "{sum}");
-    // each at most once, and not the first ones
+    // each at most once, and not just the first ones
     let names: BTreeSet<&str> = drawn.iter().map(|(_, name, _)| name.as_str()).collect();
     assert_eq!(names.len(), drawn.len());
     assert!(drawn.iter().any(|(_, name, _)| name.len() == 3));

@@ -1,24 +1,24 @@
-//! What weights are searched for.
+//! The goals of a search for weights.
 
 use crate::outcome::Figures;
 
-/// A figure that is to become better.
+/// A figure to be improved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Goal {
-    /// What was placed, in per cent of what could have been placed at most: the mean over all that is counted.
+    /// What was placed, in per cent of what could have been placed at most: the mean over everything that is counted.
     Allocated,
-    /// Standard deviation / mean of the memory used per cell, at the end.
+    /// Standard deviation / mean of the memory used per cell at the end.
     Balance,
-    /// Stranded memory, mean over time, MiB.
+    /// Stranded memory in MiB, mean over time.
     Stranded,
-    /// The mean wait, milliseconds.
+    /// The mean wait, in milliseconds.
     Wait,
     /// Cells that were never needed.
     Spare,
 }
 
 impl Goal {
-    /// All of them.
+    /// All goals.
     pub const ALL: [Self; 5] = [
         Self::Allocated,
         Self::Balance,
@@ -27,7 +27,7 @@ impl Goal {
         Self::Spare,
     ];
 
-    /// Its name on the command line and in JSON.
+    /// Returns its name on the command line and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allocated => "allocated",
@@ -38,12 +38,12 @@ impl Goal {
         }
     }
 
-    /// Whether more of it is better.
+    /// Returns whether more of it is better.
     pub const fn is_more_better(self) -> bool {
         matches!(self, Self::Allocated | Self::Spare)
     }
 
-    /// Its value in a run.
+    /// Returns its value in a run.
     pub fn value(self, figures: &Figures) -> f64 {
         match self {
             Self::Allocated => allocated(figures),
@@ -54,7 +54,7 @@ impl Goal {
         }
     }
 
-    /// What is to become less: the value, or what is missing from `most`.
+    /// Returns what is to be minimized: the value, or how much it is below `most`.
     pub(super) fn loss(self, value: f64, most: f64) -> f64 {
         if self.is_more_better() {
             most - value

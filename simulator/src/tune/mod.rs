@@ -1,9 +1,9 @@
-//! Searches the weights of a policy's scores with the simulator: which weights are best for a goal, and what that costs in
-//! others.
+//! Searches for the weights of a policy's scores with the simulator: which weights are best for a goal, and what that
+//! costs in other goals.
 //!
-//! The search is a sequence of tries, the first of which is the policy itself. A third of the others draw every weight anew
-//! over three orders of magnitude; the rest change one or two weights of a try that no other is better than. Everything
-//! follows from the seed. [`unseen`] says how the choice does where it was not looked at.
+//! The search is a sequence of tries, the first of which is the policy itself. A third of the others draw every weight
+//! anew over three orders of magnitude; the rest change one or two weights of a try on the frontier. Everything follows
+//! from the seed. [`unseen`] tells how the chosen weights do on seeds that the search did not see.
 
 mod goal;
 mod search;
@@ -29,11 +29,11 @@ use crate::{
 /// The progress of a search or a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct TuneProgress {
-    /// Tries that are done.
+    /// Number of tries that are done.
     pub tries: u32,
-    /// Simulations that are done, of `runs_in_all`.
+    /// Number of simulations that are done, of `runs_in_all`.
     pub runs: u64,
-    /// All simulations.
+    /// Number of all simulations.
     pub runs_in_all: u64,
 }
 
@@ -43,22 +43,22 @@ pub type Watch<'w> = dyn FnMut(TuneProgress) -> bool + 'w;
 /// One goal before and after, over seeds that the search did not see.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Compared {
-    /// The policy as it was.
+    /// The original policy.
     pub before: Balance,
-    /// With the chosen weights.
+    /// The policy with the chosen weights.
     pub after: Balance,
-    /// After less before, seed by seed.
+    /// After minus before, seed by seed.
     pub difference: Balance,
-    /// On how many seeds it is better than before.
+    /// Number of seeds on which it is better than before.
     pub better: u32,
-    /// On how many it is worse.
+    /// Number of seeds on which it is worse.
     pub worse: u32,
 }
 
-/// Both policies over these seeds, by the goals' names. None if `watch` ended it.
+/// Compares both policies over these seeds, by the goals' names. None if `watch` ended it.
 ///
 /// # Errors
-/// What the scenario or the policy cannot decide.
+/// If the scenario cannot be simulated or the policy cannot decide it.
 pub fn unseen(
     scenario: &Scenario,
     seeds: std::ops::Range<u64>,
@@ -109,7 +109,7 @@ fn compare(goal: Goal, values: &[(f64, f64)]) -> Compared {
     }
 }
 
-/// The goals' values of one run; none if it was ended.
+/// Returns the goals' values of one run; none if it was ended.
 fn simulate(
     scenario: &Scenario,
     policy: &Policy,

@@ -12,18 +12,18 @@ use super::{
 };
 use crate::{random::Random, scenario::Scenario};
 
-/// How a search is done.
+/// The settings of a search.
 #[derive(Clone, Debug)]
 pub struct TuneSettings {
-    /// What is to become better, at least one. [`Goal::Allocated`] is looked at in any case.
+    /// What is to be improved, at least one goal. [`Goal::Allocated`] is evaluated in any case.
     pub goals: Vec<Goal>,
     /// The seeds of the simulations of a try.
     pub seeds: std::ops::Range<u64>,
-    /// How many tries at most, the policy itself included.
+    /// Maximum number of tries, including the policy itself.
     pub tries: u32,
     /// Determines which weights are tried.
     pub seed: u64,
-    /// The name of the policies that are tried.
+    /// The name of the tried policies.
     pub name: String,
 }
 
@@ -32,25 +32,25 @@ pub struct TuneSettings {
 pub struct Tried {
     /// The weights.
     pub weights: Vec<Weight>,
-    /// The goals' means over the seeds, by their names.
+    /// The means of the goals over the seeds, by their names.
     pub values: BTreeMap<&'static str, f64>,
-    /// It is the policy as it was.
+    /// Whether it is the original policy.
     pub own: bool,
-    /// It is the one that was chosen.
+    /// Whether it was chosen.
     pub chosen: bool,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The tries that no other is better than: better in one goal and not worse in any. Sorted by the first goal, the best
-    /// first. The policy itself is there in any case, at the end if others are better.
+    /// The tries that no other is better than: better in one goal and not worse in any. Sorted by the first goal, the
+    /// best first. The policy itself is always included, at the end if others are better.
     pub frontier: Vec<Tried>,
     /// The policy with the chosen weights.
     pub policy: Policy,
-    /// How many tries were done.
+    /// Number of tries that were done.
     pub tries: u32,
-    /// It was ended before all were done.
+    /// Whether it was ended before all were done.
     pub interrupted: bool,
 }
 
@@ -65,19 +65,19 @@ pub enum SearchError {
     Scenario(#[from] ScenarioError),
 }
 
-/// Weights and the goals' means.
+/// Weights, with the means of the goals.
 #[derive(Clone, Debug)]
 struct Point {
     weights: Vec<f64>,
     values: Vec<f64>,
 }
 
-/// Searches. Of the frontier it chooses the try that has the smallest sum of the goals' losses, each in units of its mean
-/// over all tries, among those that allocate no less than the policy itself (unless allocating is the goal: then it is one of the
-/// sum).
+/// Searches. From the frontier it chooses the try with the smallest sum of the goals' losses, each in units of its mean
+/// over all tries, among those that allocate no less than the policy itself (unless allocation is a goal: then it is
+/// part of the sum).
 ///
 /// # Errors
-/// A policy without weights; what the scenario or the policy cannot decide.
+/// If the policy has no weights, or the scenario or the policy cannot be used.
 pub fn search(
     scenario: &Scenario,
     policy: &Policy,
@@ -134,7 +134,7 @@ fn next_weights(
     changed(&points[from].weights, random)
 }
 
-/// The goals' means over the seeds; none if `watch` ended it.
+/// Returns the means of the goals over the seeds; none if `watch` ended it.
 fn try_one(
     scenario: &Scenario,
     policy: &Policy,
@@ -166,7 +166,8 @@ fn try_one(
     Ok(Some(sums.iter().map(|sum| sum / seeds as f64).collect()))
 }
 
-/// The losses of a point; 100 per cent can be allocated, and no more cells are never needed than in any try.
+/// Returns the losses of a point. At most 100 per cent can be allocated, and at most as many cells be spare as in any
+/// try.
 fn losses(point: &Point, points: &[Point], goals: &[Goal]) -> Vec<f64> {
     let loss = |(at, goal): (usize, &Goal)| {
         let most = points.iter().map(|point| point.values[at]);
@@ -180,7 +181,7 @@ fn losses(point: &Point, points: &[Point], goals: &[Goal]) -> Vec<f64> {
     goals.iter().enumerate().map(loss).collect()
 }
 
-/// The points that no other is better than; of equal ones the first.
+/// Returns the points that no other is better than; of equal ones, the first.
 fn frontier(points: &[Point], goals: &[Goal]) -> Vec<usize> {
     let losses: Vec<Vec<f64>> = points.iter().map(|p| losses(p, points, goals)).collect();
     let beats = |a: usize, b: usize| {

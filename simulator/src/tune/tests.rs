@@ -1,10 +1,10 @@
-//! A search finds better weights, and the same ones again.
+//! A search finds better weights, and the same ones each time.
 #![allow(clippy::unwrap_used)] // a test may panic
 #![allow(clippy::float_cmp)] // the same values, or whole numbers
 
 use super::*;
 
-/// Unlike work on few cells; the policy hardly looks at how full they are.
+/// Dissimilar work on few cells; the policy hardly considers how full they are.
 const WORK: &str = r#"
 [[groups]]
 count = 4

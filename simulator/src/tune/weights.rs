@@ -1,4 +1,4 @@
-//! The weights of a policy: found in its file, drawn anew, written back.
+//! The weights of a policy: read from its file, drawn anew, written back.
 
 use placement::Policy;
 
@@ -7,7 +7,7 @@ use crate::random::Random;
 /// The weight of one score stage.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Weight {
-    /// The score and what tells it from others: `fragmentation of gpu`.
+    /// The score, with what distinguishes it from others: `fragmentation of gpu`.
     pub score: String,
     /// The weight.
     pub weight: f64,
@@ -21,7 +21,7 @@ pub enum WeightsError {
         "{0}: has no score with a weight other than 0; expected a policy whose scores can be weighed"
     )]
     NoWeights(String),
-    /// What it writes of itself is not a policy; should not happen.
+    /// Its own output is not a policy; this should not happen.
     #[error("{0}: {1}")]
     Unreadable(String, String),
 }
@@ -30,9 +30,9 @@ pub enum WeightsError {
 #[derive(Clone, Debug)]
 pub(super) struct Weights {
     file: toml::Table,
-    /// The positions of the score stages whose weight is not 0.
+    /// The positions of the score stages with a weight other than 0.
     stages: Vec<usize>,
-    /// Their weights, as the policy has them.
+    /// Their original weights.
     pub(super) own: Vec<f64>,
 }
 
@@ -56,7 +56,7 @@ impl Weights {
         Ok(Self { file, stages, own })
     }
 
-    /// The weights by what they weigh.
+    /// Returns the weights with the names of their scores.
     pub(super) fn named(&self, weights: &[f64]) -> Vec<Weight> {
         let named = self.stages.iter().zip(weights);
         let named = named.map(|(stage, weight)| Weight {
@@ -84,7 +84,7 @@ impl Weights {
         }
     }
 
-    /// The policy with these weights, under this name.
+    /// Returns the policy with these weights, under this name.
     pub(super) fn policy(&self, weights: &[f64], name: &str) -> Result<Policy, WeightsError> {
         let mut file = self.file.clone();
         file.insert("name".into(), name.into());
@@ -99,7 +99,7 @@ impl Weights {
         Policy::parse(&text).map_err(|e| WeightsError::Unreadable(name.into(), e.to_string()))
     }
 
-    /// Every weight times a factor of its own, from 1/30 to 30.
+    /// Multiplies each weight by a factor of its own, from 1/30 to 30.
     pub(super) fn draw_all(&self, random: &mut Random) -> Vec<f64> {
         let drawn = self
             .own
@@ -109,7 +109,7 @@ impl Weights {
     }
 }
 
-/// One or two of these weights times a factor from 1/4 to 4.
+/// Multiplies one or two of these weights by a factor from 1/4 to 4.
 pub(super) fn changed(weights: &[f64], random: &mut Random) -> Vec<f64> {
     let mut weights = weights.to_vec();
     for _ in 0..=random.below(2) {
@@ -125,12 +125,12 @@ fn number(value: &toml::Value) -> Option<f64> {
     value.as_float().or(whole)
 }
 
-/// From 1/`most` to `most`, each order of magnitude as likely.
+/// Draws a factor from 1/`most` to `most`, with each order of magnitude equally likely.
 fn factor(random: &mut Random, most: f64) -> f64 {
     ((2.0 * random.unit() - 1.0) * most.ln()).exp()
 }
 
-/// To three digits: more say nothing, and the file is read by people.
+/// Rounds to three digits: more would be meaningless, and people read the file.
 fn rounded(weight: f64) -> f64 {
     format!("{weight:.2e}").parse().unwrap_or(weight)
 }

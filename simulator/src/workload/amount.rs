@@ -21,7 +21,7 @@ const EXPECTED: &str = "an integer, a range such as \"1..4\" (both included) or 
                         [value, weight] such as [[2048, 0.5], [4096, 0.5]]";
 
 impl Amount {
-    /// Draws one.
+    /// Draws a value.
     pub fn sample(&self, random: &mut Random) -> i64 {
         match self {
             Self::Fixed(value) => *value,
@@ -30,7 +30,7 @@ impl Amount {
         }
     }
 
-    /// The lowest that can come up.
+    /// Returns the lowest possible value.
     pub fn low(&self) -> i64 {
         match self {
             Self::Fixed(value) | Self::Range(value, _) => *value,
@@ -38,7 +38,7 @@ impl Amount {
         }
     }
 
-    /// The highest that can come up.
+    /// Returns the highest possible value.
     pub fn high(&self) -> i64 {
         match self {
             Self::Fixed(value) | Self::Range(_, value) => *value,

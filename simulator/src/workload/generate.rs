@@ -10,14 +10,13 @@ use crate::{
     random::Random,
 };
 
-/// The most demands of a scenario; changes of scale that change nothing count as well.
+/// Maximum number of demands in a scenario; draws of a scale that change nothing count as well.
 pub const MAX_DEMANDS: usize = 1_000_000;
-/// The most instances that all demands of a scenario ask for.
+/// Maximum number of instances that all demands of a scenario ask for.
 pub const MAX_INSTANCES: u64 = 10_000_000;
 
-/// The demands of all tables, sorted by time; within one millisecond in the order of the tables,
-/// then of the apps. Nothing is requested at or after `duration_ms`. The same seed gives the same
-/// list.
+/// Returns the demands of all tables, sorted by time; within one millisecond in the order of the tables, then of the
+/// apps. Nothing is requested at or after `duration_ms`. The same seed gives the same list.
 ///
 /// # Errors
 /// The path of the first invalid field; more than [`MAX_DEMANDS`] demands or
@@ -58,7 +57,7 @@ struct Table<'a> {
     random: Random,
 }
 
-/// One app of a table: the field that describes it, its first request, and when that is made.
+/// One app of a table: the field that describes it, its first request, and the time of that.
 struct App {
     field: &'static str,
     request: Request,
@@ -68,7 +67,7 @@ struct App {
 
 struct Generator {
     demands: Vec<Demand>,
-    /// The demands, and the number of draws that made none.
+    /// The number of demands and of draws that led to none.
     drawn: usize,
     instances: u64,
     end: Option<Duration>,
@@ -155,7 +154,7 @@ impl Generator {
         self.app(table, n, app)
     }
 
-    /// The demands of one app, from its first request to its end.
+    /// Adds the demands of one app, from its first request to its end.
     fn app(&mut self, table: &Table<'_>, n: u32, app: App) -> Result<(), Invalid> {
         let App {
             field,
@@ -169,7 +168,7 @@ impl Generator {
         let workload = table.workload;
         let lifetime = workload.lifetime.as_ref().map(|l| l.sample(&mut random));
         let (kind, indices) = (request.kind, request.indices.clone());
-        // a task's instances end by themselves, an app is stopped
+        // instances of a task end by themselves, an app is stopped
         let of_instance = lifetime.filter(|_| kind == Kind::Task);
         let name = request.app.clone();
         let first = request.clone();
@@ -207,7 +206,7 @@ impl Generator {
                 let request = Request {
                     id: format!("{}-{change}", first.id),
                     instances: next,
-                    // a greater number is rejected by the check of the request
+                    // a greater number is rejected when the request is checked
                     indices: (next <= placement::MAX_INSTANCES).then(|| (now..next).collect()),
                     ..first.clone()
                 };
@@ -292,7 +291,7 @@ impl Generator {
     }
 }
 
-/// Whole milliseconds; every time of a scenario is far below the maximum.
+/// Returns whole milliseconds; every time of a scenario is far below the maximum.
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

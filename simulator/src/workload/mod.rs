@@ -1,8 +1,8 @@
 //! The `[[workload]]` tables of a scenario, and the demands that they describe.
 //!
-//! A table is of one of four kinds: `start` (one request), `stop`, `apps` (many apps at once) and
-//! `arrivals` (apps over time). Every table and every app has its own random stream, from the
-//! scenario's seed: adding a table, or a draw of one app, changes no other.
+//! A table is of one of four kinds: `start` (one request), `stop`, `apps` (many apps at once) and `arrivals` (apps over
+//! time). Every table and every app has its own random stream, derived from the scenario's seed: adding a table, or a
+//! draw for one app, changes no other.
 
 mod amount;
 mod generate;
@@ -41,8 +41,7 @@ pub struct WorkloadTable {
     /// The apps of `arrivals`.
     #[serde(default)]
     pub app: Option<Template>,
-    /// How long each app lives from its request (a task: each instance from its start); without it,
-    /// until the end.
+    /// How long each app lives from its request (for a task: each instance from its start); without it, until the end.
     #[serde(default)]
     pub lifetime: Option<Distribution>,
     /// How each app grows and shrinks while it lives.
@@ -54,9 +53,9 @@ pub struct WorkloadTable {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InstancesToStop {
-    /// Of this app.
+    /// The app.
     pub app: String,
-    /// Which; all when absent or empty.
+    /// The indices; all if absent or empty.
     #[serde(default)]
     pub indices: Vec<u32>,
 }
@@ -64,7 +63,7 @@ pub struct InstancesToStop {
 /// Apps that arrive at the same time: a [`Template`] with `count`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Apps {
-    /// How many, 1 to 1,000,000.
+    /// The number of apps, 1 to 1,000,000.
     pub count: u32,
     /// The app.
     pub template: Template,
@@ -85,7 +84,7 @@ pub struct Arrivals {
     /// How many apps arrive at a time, 1 or more; default 1.
     #[serde(default)]
     pub apps: Option<Amount>,
-    /// The most apps in all.
+    /// The maximum number of apps in all.
     #[serde(default)]
     pub count: Option<u32>,
 }
@@ -96,14 +95,14 @@ pub struct Arrivals {
 pub struct Scale {
     /// From one change to the next; 1 ms or more on average.
     pub every: Distribution,
-    /// Instances that are started (the next indices) or, below 0, stopped (the highest indices;
-    /// one always stays).
+    /// Number of instances that are started (with the next indices) or, if below 0, stopped (those with the highest
+    /// indices; one always stays).
     pub by: Amount,
 }
 
 impl WorkloadTable {
-    /// Rejects fields that do not go together and values out of bounds. `at` is the table's path
-    /// (`workload[2]`); `duration`: the scenario has one.
+    /// Rejects fields that do not go together and values out of bounds. `at` is the table's path (`workload[2]`);
+    /// `duration` says whether the scenario has one.
     pub(crate) fn check(&self, at: &str, duration: bool) -> Result<(), Invalid> {
         self.check_kind(at)?;
         check_time(&format!("{at}.at"), self.at)?;
@@ -262,8 +261,8 @@ fn check_time(field: &str, time: Option<Span>) -> Result<(), Invalid> {
     }
 }
 
-/// Warnings: tables that have no effect because they come at or after the end of the scenario, and
-/// stops of apps that are not among `apps`.
+/// Returns warnings about tables without effect because they come at or after the end of the scenario, and about stops
+/// of apps that are not among `apps`.
 pub(crate) fn warnings(
     tables: &[WorkloadTable],
     duration_ms: Option<u64>,

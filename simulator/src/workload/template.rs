@@ -9,28 +9,28 @@ use serde_json::{Map, Value};
 use super::{Amount, Apps};
 use crate::random::Random;
 
-/// A request with drawn amounts. In a file: `name` instead of `app`, the amounts as [`Amount`], and
-/// any other field of a request but `id` and `indices`.
+/// A request with drawn amounts. In a file, it has `name` instead of `app`, amounts in the form of [`Amount`], and any
+/// other field of a request except `id` and `indices`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     /// The app's name; `{n}` stands for the app's number in its table, from 0.
     pub name: String,
     /// Instances; default 1.
     pub instances: Amount,
-    /// MiB for each instance.
+    /// MiB per instance.
     pub memory_mb: Amount,
-    /// MiB for each instance.
+    /// MiB per instance.
     pub disk_mb: Amount,
     /// Thousandths of a core; default 0.
     pub cpu_millis: Amount,
     /// Named resources; default none.
     pub extra: BTreeMap<String, Amount>,
-    /// All other fields; its name and amounts are not used.
+    /// All other fields; its name and amounts are ignored.
     pub request: Request,
 }
 
 impl Template {
-    /// The request of app number `n`.
+    /// Draws the request of app number `n`.
     pub(crate) fn draw(&self, n: u32, random: &mut Random) -> Request {
         let instances = self.instances.sample(random);
         let extra = |(name, amount): (&String, &Amount)| (name.clone(), amount.sample(random));
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-/// The most apps that arrive at the same time.
+/// Maximum number of apps that arrive at the same time.
 const MAX_COUNT: u32 = 1_000_000;
 
 impl<'de> Deserialize<'de> for Apps {
@@ -137,7 +137,7 @@ fn check_range(at: &str, field: &str, amount: &Amount, low: i64, high: i64) -> R
     })
 }
 
-/// Takes a field out; errors name it.
+/// Removes a field and reads it; errors name the field.
 fn take<T: DeserializeOwned>(
     fields: &mut Map<String, Value>,
     name: &str,
@@ -153,13 +153,13 @@ fn take<T: DeserializeOwned>(
     })
 }
 
-/// What is wrong with a value, in words of the file's format where the parser has Rust's.
+/// Returns what is wrong with a value, in the terms of the file's format where the parser uses Rust's.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     in_json_terms(&text, false).unwrap_or(text)
 }
 
-/// A request of a file; unknown fields are refused.
+/// Reads a request of a file; unknown fields are rejected.
 pub(super) fn strict<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Request>, D::Error> {

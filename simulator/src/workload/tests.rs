@@ -11,7 +11,7 @@ struct File {
     workload: Vec<WorkloadTable>,
 }
 
-/// As a scenario's reader does it: TOML, then typed with paths.
+/// Reads like a scenario's reader: TOML, then typed with paths.
 fn read(toml: &str) -> Result<Vec<WorkloadTable>, String> {
     let table: toml::Table = toml.parse().unwrap();
     let json = serde_json::to_value(table).unwrap();
@@ -31,7 +31,7 @@ fn list(toml: &str, duration: Option<&str>) -> Vec<Demand> {
     run(toml, duration, 1).unwrap()
 }
 
-/// `at start app indices lifetime` or `at stop app indices`, for short tables.
+/// Formats `at start app indices lifetime` or `at stop app indices`, for short tables.
 fn line(demand: &Demand) -> String {
     let at = demand.at_ms;
     match &demand.action {
@@ -147,7 +147,7 @@ fn arrivals_keep_to_their_times_and_counts() {
     );
     let given = format!("{every}, apps = 2, count = 3");
     assert_eq!(times(&given, None), [10_000, 10_000, 20_000]);
-    // 48 hours of one every 30 s, drawn: 5,760 of them, sd 76
+    // 48 hours of one every 30 s on average: 5,760 of them, sd 76
     let count = times("every = \"exponential:30s\"", Some("48h")).len();
     assert!((5_400..6_120).contains(&count), "{count}");
     // fractions of a millisecond add up
@@ -219,7 +219,7 @@ fn a_scaled_app_takes_the_next_indices_gives_the_highest_and_keeps_one() {
         grew > apps / 4 && shrank > apps / 5,
         "{grew} {shrank} of {apps}"
     );
-    // sizes and counts come with their weights
+    // sizes and counts occur according to their weights
     let sizes = demands.iter().filter_map(|d| match &d.action {
         DemandAction::Start { request, .. } if request.indices.is_none() => Some(request),
         _ => None,
@@ -315,7 +315,7 @@ fn errors_name_path_value_and_expectation() {
     assert!(error.contains("workload[1].apps.name: a0"), "{error}");
 }
 
-/// The examples of the manual are parsed as described.
+/// The manual's examples are parsed as described.
 #[test]
 fn the_manuals_examples_are_read() {
     let manual = include_str!("../../../docs/SIMULATOR.md");

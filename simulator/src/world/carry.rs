@@ -92,7 +92,7 @@ impl World<'_> {
         self.fly(at_us, Message::Client(message, body, error));
     }
 
-    /// Auctioneers read only the events that announce requests.
+    /// Sends an event of an auctioneer; other auctioneers read only those that announce requests.
     fn node_event(&mut self, event: &shared::wire::Event) {
         self.counts.sent(Kind::Event, 1);
         if event.kind == kind::UNPLACED {
@@ -114,9 +114,8 @@ impl World<'_> {
         self.send_all_nodes(Kind::Event, bytes, &input);
     }
 
-    /// Asks every cell for a bid. Cells whose last report the auctioneer has, and to which no
-    /// message is in transit, would answer "unchanged": these bids are aggregated, see
-    /// [`super::idle`].
+    /// Asks every cell for a bid. Cells whose last report the auctioneer has, and to which no message is in transit,
+    /// would answer "unchanged": these bids are aggregated, see [`super::idle`].
     fn ask_bids(&mut self, n: usize, auction: AuctionId) {
         self.counts.sent(Kind::BidRequest, 1);
         let request = BidRequest {

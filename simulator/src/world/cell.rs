@@ -15,52 +15,52 @@ use shared::{
 
 use super::{messages::MAX_PAYLOAD, traffic::written};
 
-/// The number in the upper half of the ids of instances that ran before the first request.
+/// The upper half of the ids of instances that ran before the first request.
 const BEFORE: u128 = 0xbef0_0000_0000_4000_8000;
 
 /// A cell.
 #[derive(Debug)]
 pub(super) struct SimCell {
     pub(super) name: Arc<str>,
-    /// As described in the scenario, empty.
+    /// As described in the scenario, without instances.
     empty: placement::Cell,
     machine: CellMachine,
     executor: Simulated,
     settings: CellSettings,
     start_takes: Span,
-    /// The number of faults because of which it is down.
+    /// Number of faults that keep it down.
     pub(super) down: u32,
-    /// How far a drain has come.
+    /// The state of a drain.
     pub(super) drain: DrainState,
-    /// The number of faults that cut it off.
+    /// Number of faults that cut it off.
     pub(super) cut: u32,
     /// Increases with every restart.
     pub(super) life: u32,
-    /// The time of its next timer in the event queue; microseconds.
+    /// The time of its next timer in the event queue, in microseconds.
     pub(super) tick_us: u64,
-    /// Messages in transit to it.
+    /// Number of messages in transit to it.
     pub(super) coming: u32,
-    /// When it advertised last, and the size of that in bytes.
+    /// When it last advertised, and the size of that advertisement in bytes.
     pub(super) advertised_ms: u64,
     pub(super) advert_bytes: u64,
-    /// The size of its last full bid in bytes, and what that follows from.
+    /// What the size of its last full bid follows from, and that size in bytes.
     bid_bytes: (BidLength, u64),
-    /// Until when it had instances.
+    /// The last time at which it had instances.
     pub(super) busy_ms: u64,
-    /// The instances of managers that were launched and have not ended, and which index each has.
+    /// The instances of managers that were launched and have not ended, each with its index.
     managed: BTreeMap<InstanceId, (WaveId, u32)>,
-    /// What has become of these since it was asked last.
+    /// What has happened to these since the last query.
     changes: Vec<InstanceRuns>,
 }
 
-/// An instance of a manager runs from now on, or does not any more.
+/// An instance of a manager begins or ceases to run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InstanceRuns {
     Began(InstanceId, WaveId, u32),
     Ended(InstanceId),
 }
 
-/// What the length of a full bid follows from: bids that are equal in this are equally long.
+/// What the length of a full bid follows from: bids that agree in this have the same length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct BidLength {
     life: u32,
@@ -69,22 +69,22 @@ struct BidLength {
     clock_digits: u32,
 }
 
-/// How far a drain has come.
+/// The state of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum DrainState {
-    /// It is not drained.
+    /// The cell is not drained.
     #[default]
     None,
-    /// Its instances go on until then, milliseconds.
+    /// Its instances continue until this time, in milliseconds.
     Until(u64),
     /// They are being ended.
     Ending,
-    /// It has withdrawn, and is down.
+    /// It has withdrawn and is down.
     Left,
 }
 
 impl DrainState {
-    /// Whether the rep is up and drains.
+    /// Returns whether the rep is up and drains.
     pub(super) fn is_going_on(self) -> bool {
         matches!(self, Self::Until(_) | Self::Ending)
     }
@@ -134,7 +134,7 @@ impl SimCell {
         }
     }
 
-    /// The rep starts, with these instances already running; returns those.
+    /// Starts the rep with these instances already running, and returns them.
     pub(super) fn begin(
         &mut self,
         now_ms: u64,
@@ -160,13 +160,13 @@ impl SimCell {
             ledger.report(now_ms, report(work.instance, running));
             self.executor.adopt(work.instance);
         }
-        // it runs already: nothing is to be launched, and no event is published
+        // they run already: nothing must be launched, and no event published
         ledger.take_actions();
         self.machine = CellMachine::new(ledger, self.settings, now_ms);
         works
     }
 
-    /// The rep ends, with all instances.
+    /// Ends the rep together with all instances.
     pub(super) fn die(&mut self, now_ms: u64) {
         if self.drain.is_going_on() {
             self.drain = DrainState::None; // the next rep knows nothing of it
@@ -182,7 +182,7 @@ impl SimCell {
         }
     }
 
-    /// Its machine is told to drain.
+    /// Tells its machine to drain.
     pub(super) fn begin_drain(&mut self, now_ms: u64, deadline_ms: u64) {
         let drain = Drain {
             v: shared::VERSION,
@@ -193,7 +193,7 @@ impl SimCell {
         let _ = self.machine.drain(now_ms, &to_bytes(&drain));
     }
 
-    /// The rep ends after a drain; returns its last events and its withdrawal.
+    /// Ends the rep after a drain; returns its last events and its withdrawal.
     pub(super) fn leave(&mut self, now_ms: u64) -> Vec<Publication> {
         let mut published = Vec::new();
         for output in self.machine.close(now_ms) {
@@ -204,8 +204,8 @@ impl SimCell {
         published
     }
 
-    /// The size of its full bid, bytes. Many auctions see a cell in the same state, and a bid with
-    /// its list of recent instances takes longer to write than all else that is done with it.
+    /// Returns the size of its full bid in bytes. Many auctions see a cell in the same state, and serialising a bid
+    /// with its list of recent instances takes longer than everything else that is done with it.
     pub(super) fn bid_bytes(&mut self, bid: &Advert) -> u64 {
         let length = BidLength {
             life: self.life,
@@ -219,29 +219,28 @@ impl SimCell {
         self.bid_bytes.1
     }
 
-    /// The rep's machine.
+    /// Returns the rep's machine.
     pub(super) fn machine(&self) -> &CellMachine {
         &self.machine
     }
 
-    /// The ledger of the rep's machine.
+    /// Returns the ledger of the rep's machine.
     pub(super) fn ledger(&self) -> &Ledger {
         self.machine.ledger()
     }
 
-    /// Whether it is up and connected.
+    /// Returns whether it is up and connected.
     pub(super) fn is_there(&self) -> bool {
         self.down == 0 && self.cut == 0
     }
 
-    /// Memory in use, MiB.
+    /// Returns the memory in use, in MiB.
     pub(super) fn used_mb(&self) -> i64 {
         let cell = self.ledger().cell();
         cell.total.memory_mb - cell.available.memory_mb
     }
 
-    /// When something is to be done next. If advertisements without news are `aggregated`, they do
-    /// not count.
+    /// Returns when something is next to be done. If advertisements without news are `aggregated`, they do not count.
     pub(super) fn next_ms(&self, aggregated: bool) -> u64 {
         let machine_ms = if aggregated {
             self.machine.next_news_ms()
@@ -253,8 +252,8 @@ impl SimCell {
         next_ms.unwrap_or(u64::MAX)
     }
 
-    /// Takes one input; returns what the cell publishes. If advertisements without news are
-    /// `aggregated`, the end of an interval causes no advertisement.
+    /// Takes one input and returns what the cell publishes. If advertisements without news are `aggregated`, the end of
+    /// an interval causes no advertisement.
     pub(super) fn take(
         &mut self,
         now_ms: u64,
@@ -315,7 +314,7 @@ impl SimCell {
         }
     }
 
-    /// Notes what a report says of an instance of a manager.
+    /// Records what a report says about an instance of a manager.
     fn note(&mut self, report: &ExecutorReport) {
         let instance = report.instance;
         let Some((wave, index)) = self.managed.get(&instance).copied() else {
@@ -334,18 +333,18 @@ impl SimCell {
         }
     }
 
-    /// What has become of the instances of managers since this was asked last.
+    /// Returns what has happened to the instances of managers since the last call.
     pub(super) fn take_changes(&mut self) -> Vec<InstanceRuns> {
         std::mem::take(&mut self.changes)
     }
 
-    /// All its instances, as a heartbeat lists them.
+    /// Lists all its instances, as in a heartbeat.
     pub(super) fn heartbeat(&self, now_ms: u64) -> Vec<InstancesAnswer> {
         let held = self.machine.current_instances(now_ms);
         self.machine.split(held, MAX_PAYLOAD)
     }
 
-    /// Accepts or refuses what an auctioneer sent; none if it is malformed.
+    /// Accepts or refuses a dispatch of an auctioneer; none if it is malformed.
     pub(super) fn start(&mut self, now_ms: u64, body: &[u8]) -> Option<Acceptance> {
         self.machine.start(now_ms, body).ok()
     }
@@ -355,12 +354,12 @@ impl SimCell {
         self.machine.stop(now_ms, body).ok()
     }
 
-    /// An instance will have ended by itself at `at_ms`.
+    /// Lets an instance end by itself at `at_ms`.
     pub(super) fn ends(&mut self, at_ms: u64, instance: InstanceId) {
         self.executor.exits(at_ms, instance, 0);
     }
 
-    /// Adds a running instance, whatever the machine would have answered to its start.
+    /// Adds a running instance, regardless of what the machine would have answered to its start.
     pub(super) fn adopt(&mut self, work: Work) {
         self.machine.adopt(std::iter::once(work));
     }
@@ -374,8 +373,7 @@ impl SimCell {
         self.take(now_ms, true, CellInput::Tick);
     }
 
-    /// The size of its "unchanged" bid in bytes, the same as of a serialised
-    /// [`CellMachine::unchanged`].
+    /// Returns the size of its "unchanged" bid in bytes, equal to that of a serialised [`CellMachine::unchanged`].
     pub(super) fn unchanged_bytes(&self, now_ms: u64) -> u64 {
         const FIXED: usize =
             r#"{"v":1,"auction":"","cell":"","incarnation":"","seq":,"clock_ms":,"unchanged":true}"#
@@ -384,7 +382,7 @@ impl SimCell {
     }
 }
 
-/// The wave of an instance that a manager asked for.
+/// Returns the wave of an instance that a manager asked for.
 fn wave_of(work: &Work) -> Option<WaveId> {
     WaveId::parse(work.request.as_ref()?.as_str())
 }
@@ -397,7 +395,7 @@ fn report(instance: InstanceId, change: InstanceChange) -> ExecutorReport {
     }
 }
 
-/// Instances that run before the first request.
+/// Returns whether an instance ran before the first request.
 pub(super) fn was_before(instance: InstanceId) -> bool {
     instance.as_u128() >> 48 == BEFORE
 }

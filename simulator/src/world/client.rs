@@ -1,5 +1,5 @@
-//! The clients' view of their requests: the outcome of every instance, and what is still to be
-//! requested. What they learn for the figures does not cross the simulated network.
+//! The clients' view of their requests: the outcome of every instance, and what is still to be requested. What they
+//! learn for the figures does not pass through the simulated network.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -16,7 +16,7 @@ use shared::{
 use super::traffic::Kind;
 use crate::random::Random;
 
-/// The most indices that one reply lists.
+/// Maximum number of indices listed in one reply.
 const MAX_INDICES: usize = 100_000;
 
 /// The outcome of an instance so far.
@@ -31,7 +31,7 @@ enum InstanceStatus {
 struct Asked {
     index: u32,
     status: InstanceStatus,
-    /// The number of starts that were sent for it.
+    /// Number of starts that were sent for it.
     rounds: u32,
 }
 
@@ -42,7 +42,7 @@ struct Record {
     asked_us: u64,
     lifetime_ms: Option<u64>,
     instances: Vec<Asked>,
-    /// It asks again for what was lost.
+    /// Whether it asks again for lost instances.
     again: bool,
 }
 
@@ -50,7 +50,7 @@ struct Record {
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) body: Bytes,
-    /// The numbers of its requests; none: a stop.
+    /// The numbers of its requests; none for a stop.
     pub(super) records: Vec<usize>,
     pub(super) stop: bool,
     pub(super) deadline_ms: u64,
@@ -85,7 +85,7 @@ pub(super) struct Client {
     pub(super) unplaced: u64,
     pub(super) lost: u64,
     pub(super) repeats: u64,
-    /// Messages that arrived at an auctioneer.
+    /// Number of messages that arrived at an auctioneer.
     pub(super) admitted: u64,
     pub(super) stopped: u64,
     pub(super) waits_ms: Vec<f64>,
@@ -94,7 +94,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// The clients of a scenario.
+    /// Creates the clients of a scenario.
     pub(super) fn new(seed: u64, demands_left: bool) -> Self {
         Self {
             records: Vec::new(),
@@ -120,35 +120,35 @@ impl Client {
         }
     }
 
-    /// Instances without an outcome.
+    /// Returns the number of instances without an outcome.
     pub(super) fn waiting(&self) -> u64 {
         self.asked - self.placed - self.unplaced
     }
 
-    /// Whether demands, or requests after a loss, are still to come.
+    /// Returns whether demands, or requests after a loss, are still to come.
     pub(super) fn has_more_to_ask(&self) -> bool {
         self.demands_left || !self.lost_again.is_empty()
     }
 
-    /// Whether nothing is left to be requested and everything has its outcome.
+    /// Returns whether nothing is left to be requested and everything has its outcome.
     pub(super) fn is_done(&self) -> bool {
         !self.has_more_to_ask() && self.waiting() == 0 && self.unanswered == 0
     }
 
-    /// A number that changes with every demand, admission, answer and outcome.
+    /// Returns a number that changes with every demand, admission, answer and outcome.
     pub(super) fn activity(&self) -> u64 {
         // an instance may change from unplaced to placed, so the two have different weights
         let outcomes = 2 * self.placed + self.unplaced;
         outcomes + self.asked + self.lost + self.stopped + self.admitted + self.unanswered as u64
     }
 
-    /// The request of a record.
+    /// Returns the request of a record.
     pub(super) fn request(&self, record: usize) -> &Arc<Request> {
         &self.records[record].request
     }
 
-    /// The requests of the scenario, without those that ask again for what was lost, each with how many of its instances
-    /// were placed.
+    /// Returns the requests of the scenario, without those that ask again for lost instances, each with the number of
+    /// its instances that were placed.
     pub(super) fn placed_of_each(&self) -> impl Iterator<Item = (&Request, u64)> {
         let first = self.records.iter().filter(|record| !record.again);
         first.map(|record| {
@@ -158,7 +158,7 @@ impl Client {
         })
     }
 
-    /// Records a request, which may ask `again` for what was lost; returns its number.
+    /// Records a request, which may ask `again` for lost instances; returns its number.
     pub(super) fn note(
         &mut self,
         now_us: u64,
@@ -189,8 +189,8 @@ impl Client {
         record
     }
 
-    /// A cell accepted an instance. Returns after how many milliseconds it ends by itself, if it is
-    /// new to the clients and has a lifetime.
+    /// Records that a cell accepted an instance. If it is new to the clients and has a lifetime, returns after how many
+    /// milliseconds it ends by itself.
     pub(super) fn accepted(&mut self, now_us: u64, instance: InstanceId) -> Option<u64> {
         let (record, position) = *self.by_instance.get(&instance)?;
         let asked = &mut self.records[record].instances[position];
@@ -219,7 +219,7 @@ impl Client {
         self.rounds.push(f64::from(asked.rounds.max(1)));
     }
 
-    /// Queued instances of other requests with the same app and index share the outcome.
+    /// Lets queued instances of other requests with the same app and index share the outcome.
     fn place_queued_twins(&mut self, now_us: u64, record: usize, index: u32) {
         let request = Arc::clone(&self.records[record].request);
         let Some(others) = self.queued.get(&request.app).cloned() else {
@@ -232,8 +232,8 @@ impl Client {
         }
     }
 
-    /// A reply has waiting instances of a record as placed: they share the outcome of an instance
-    /// of another request, whose id the cell accepted instead of theirs.
+    /// Places waiting instances of a record that a reply reports as placed: they share the outcome of an instance of
+    /// another request, whose id the cell accepted instead of theirs.
     fn place_waiting(&mut self, now_us: u64, record: usize, is_meant: impl Fn(u32) -> bool) {
         for position in 0..self.records[record].instances.len() {
             let asked = &self.records[record].instances[position];
@@ -243,14 +243,14 @@ impl Client {
         }
     }
 
-    /// A cell refused it: that auction did not place it.
+    /// Records that a cell refused an instance, so that the auction did not place it.
     pub(super) fn refused_by_cell(&mut self, instance: InstanceId) {
         if let Some(&(record, position)) = self.by_instance.get(&instance) {
             self.records[record].instances[position].rounds += 1;
         }
     }
 
-    /// A start without responders.
+    /// Handles a start without responders.
     pub(super) fn undelivered(&mut self, start: &Bytes) {
         if let Ok(start) = serde_json::from_slice::<CellStart>(start) {
             for work in start.work {
@@ -263,7 +263,7 @@ impl Client {
         self.stopped += answer.stopped.len() as u64;
     }
 
-    /// Gives up the waiting instances of a record with this index, or all.
+    /// Gives up the waiting instances of a record that have this index, or all of them.
     pub(super) fn give_up(&mut self, record: usize, index: Option<u32>, reason: &str) {
         for instance in &mut self.records[record].instances {
             if index.is_none_or(|index| index == instance.index)
@@ -276,7 +276,7 @@ impl Client {
         }
     }
 
-    /// The outcome of a request, as soon as its auctioneer publishes it.
+    /// Handles the outcome of a request as soon as its auctioneer publishes it.
     pub(super) fn outcome(&mut self, now_us: u64, id: &str, body: &[u8]) {
         let Some(&record) = self.by_id.get(id) else {
             return;
@@ -284,7 +284,7 @@ impl Client {
         let Ok(reply) = serde_json::from_slice::<StartReply>(body) else {
             return self.give_up(record, None, &error_text(body));
         };
-        // the cells accepted all that were placed by their own ids before the reply was sent: those
+        // before the reply was sent, the cells accepted all instances that were placed under their own ids, so those
         // that still wait share the outcome of an instance of another request
         let shares = self.records[record]
             .instances
@@ -330,8 +330,7 @@ impl Client {
         }
     }
 
-    /// Queued instances were given up: their requests were answered before, so this event has their
-    /// outcome.
+    /// Gives up queued instances. Their requests were already answered, so this event has their outcome.
     pub(super) fn unplaced(&mut self, event: &Event) {
         let app = event.app.as_deref().unwrap_or_default();
         let Some(records) = self.queued.get(app).cloned() else {
@@ -359,7 +358,7 @@ impl Client {
         }
     }
 
-    /// An instance was lost with its cell. Returns what to request again.
+    /// Handles an instance that was lost with its cell. Returns what to request again.
     pub(super) fn lost(
         &mut self,
         instance: InstanceId,
@@ -378,7 +377,7 @@ impl Client {
         key
     }
 
-    /// The kind of the answer to this message.
+    /// Returns the kind of the answer to this message.
     pub(super) fn reply_kind(&self, message: usize) -> Kind {
         match self.sent.get(message) {
             Some(sent) if sent.stop => Kind::StopReply,
@@ -387,7 +386,7 @@ impl Client {
     }
 }
 
-/// The message of an error's body.
+/// Returns the message in an error's body.
 pub(super) fn error_text(body: &[u8]) -> String {
     let error = serde_json::from_slice::<shared::wire::ErrorBody>(body);
     error.map_or_else(|_| "unreadable reply".into(), |body| body.error.message)

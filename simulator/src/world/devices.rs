@@ -7,10 +7,10 @@ use placement::{Cell, DeviceSet};
 /// Amounts of all devices of a set, by the set's name.
 type Sums = BTreeMap<String, i64>;
 
-/// What is given, over all cells.
+/// The given amounts over all cells.
 #[derive(Debug, Default)]
 pub(super) struct DevicesGiven {
-    /// By cell; empty without any device.
+    /// By cell; empty for a cell without devices.
     cells: Vec<Sums>,
     all: Sums,
     now: Sums,
@@ -18,7 +18,7 @@ pub(super) struct DevicesGiven {
 }
 
 impl DevicesGiven {
-    /// Begins with these cells; none where a cell is down.
+    /// Begins with these cells; a cell that is down has nothing given.
     pub(super) fn of<'c>(cells: impl Iterator<Item = (&'c Cell, bool)>) -> Self {
         let mut given = Self::default();
         for (cell, is_up) in cells {
@@ -31,7 +31,7 @@ impl DevicesGiven {
         given
     }
 
-    /// Takes in a cell as it is now.
+    /// Records the present state of a cell.
     pub(super) fn look(&mut self, at: usize, cell: &Cell, is_up: bool) {
         if cell.total.devices.is_empty() {
             return;
@@ -54,7 +54,7 @@ impl DevicesGiven {
         }
     }
 
-    /// In per cent of all: for each set at the end, and the most that was given at a time.
+    /// Returns the figures in per cent of all: for each set at the end, and the most that was given at any time.
     pub(super) fn figures(&self) -> impl Iterator<Item = (String, f64)> {
         self.all.iter().flat_map(|(name, all)| {
             let share = |sums: &Sums| {

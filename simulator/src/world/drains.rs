@@ -5,21 +5,21 @@ use rep::CellInput;
 use super::{World, cell::DrainState};
 
 impl World<'_> {
-    /// An operator drains a cell. One that cannot be reached does not hear of it.
+    /// Drains a cell at an operator's request. An unreachable cell does not hear of it.
     pub(super) fn drain_begins(&mut self, c: usize, deadline_ms: u64) {
         if !self.cells[c].is_there() || self.away > 0 {
             return;
         }
         let now_ms = self.now_ms();
         self.cells[c].drain = DrainState::Until(now_ms + deadline_ms);
-        // a deadline of 0 ends the instances as the machine hears of it
+        // with a deadline of 0, the instances end as soon as the machine hears of it
         self.count_what_a_drain_ends(c);
         self.cells[c].begin_drain(now_ms, deadline_ms);
         self.settle(c, CellInput::Tick);
     }
 
-    /// To be called before a cell does what is due: once it has ended its instances, nobody knows
-    /// which they were.
+    /// Counts the instances that a drain ends. Must be called before a cell does what is due: once it has ended its
+    /// instances, nobody knows which they were.
     pub(super) fn count_what_a_drain_ends(&mut self, c: usize) {
         let now_ms = self.now_ms();
         if matches!(self.cells[c].drain, DrainState::Until(at_ms) if at_ms <= now_ms) {
@@ -28,7 +28,7 @@ impl World<'_> {
         }
     }
 
-    /// A cell that is drained withdraws, and its rep ends. Returns whether it has left.
+    /// Lets a drained cell withdraw and ends its rep. Returns whether it has left.
     pub(super) fn leave_if_drained(&mut self, c: usize) -> bool {
         let cell = &mut self.cells[c];
         if !cell.drain.is_going_on() || !cell.ledger().is_drained() {
@@ -46,8 +46,8 @@ impl World<'_> {
         true
     }
 
-    /// The cell returns, empty. If it was lost since, that fault brings it back; if it could not end
-    /// its drain, it is restarted.
+    /// Lets the cell return, empty. If it was lost meanwhile, that fault brings it back; if it could not finish its
+    /// drain, it is restarted.
     pub(super) fn drain_is_over(&mut self, c: usize) {
         match std::mem::take(&mut self.cells[c].drain) {
             DrainState::None => {}

@@ -51,7 +51,7 @@ impl World<'_> {
         self.alert();
     }
 
-    /// In aggregated mode: pool time passes for a while.
+    /// In aggregated mode, lets pool time pass for a while.
     fn alert(&mut self) {
         let was = self.alert_ms;
         self.alert_ms = self.now_ms() + ALERT_MS + 2 * millis(self.scenario.cadence.ttl().0);
@@ -79,7 +79,7 @@ impl World<'_> {
         self.measure(c);
     }
 
-    /// Counts the instances of a cell as lost; the client asks for them again if it is to.
+    /// Counts the instances of a cell as lost, and has the client ask for them again if it is configured to.
     pub(super) fn lose_instances(&mut self, c: usize) {
         let held = self.cells[c].ledger().current_instances(self.now_ms());
         self.client.lost += held.len() as u64;
@@ -135,7 +135,7 @@ impl World<'_> {
         self.tally.reach(self.now_us, c, false);
     }
 
-    /// The connection is back: auctioneers may have removed the cell.
+    /// Reconnects a cell. Auctioneers may have removed it.
     fn cell_joined(&mut self, c: usize) {
         self.cells[c].cut -= 1;
         self.cells[c].advertised_ms = self.now_ms();

@@ -1,4 +1,4 @@
-//! The figures of a run, from the world at its end.
+//! The figures of a run, computed from the world at its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use crate::{
     outcome::{Balance, Bounds, CellEnd, Figures, Histogram, InstanceEnd, Kept, SimRun, Spread},
 };
 
-/// Up to this many instances each has an entry of its own.
+/// Up to this number of instances, each has its own entry.
 const MAX_SINGLE: usize = 20_000;
-/// Reasons for unplaced instances that are listed.
+/// Maximum number of reasons for unplaced instances that are listed.
 const MAX_REASONS: usize = 20;
 
 /// The instances at the end: by cell, by zone and by app.
@@ -34,7 +34,7 @@ struct App {
 }
 
 impl World<'_> {
-    /// The result. `simulated`: the roles were simulated, so aggregated messages are to be added.
+    /// Returns the result. `simulated` says that the roles were simulated, so that aggregated messages must be added.
     pub(super) fn figures(&mut self, simulated: bool) -> SimRun {
         if simulated {
             self.count_rest();
@@ -104,7 +104,7 @@ impl World<'_> {
         run
     }
 
-    /// The share of memory used on each cell that is up.
+    /// Returns the share of memory used on each cell that is up.
     fn loads(&self) -> Vec<f64> {
         let up = self.cells.iter().filter(|cell| cell.down == 0);
         let share = |cell: &SimCell| {
@@ -189,8 +189,8 @@ impl World<'_> {
         all
     }
 
-    /// Cells that were always empty after the first tenth of the run. If in some sample the largest
-    /// size would have fitted on none of the others, one cell is left out.
+    /// Counts the cells that were always empty after the first tenth of the run. If in some sample the largest size
+    /// would have fitted on none of the others, one cell is left out.
     fn spare_cells(&self, virtual_ms: u64) -> u64 {
         let from_ms = virtual_ms / 10;
         let spare = |cell: &SimCell| cell.down == 0 && cell.busy_ms <= from_ms + WARM_UP_US / 1_000;
@@ -202,7 +202,7 @@ impl World<'_> {
         count - 1
     }
 
-    /// The cells by zone and name, and the apps on them.
+    /// Returns the cells by zone and name, and the apps on them.
     fn cells_at_the_end(&self) -> (Vec<CellEnd>, Vec<String>) {
         let total: usize = self
             .cells
@@ -256,7 +256,7 @@ impl World<'_> {
 }
 
 impl App {
-    /// Whether its fullest and emptiest zone differ by more than one.
+    /// Returns whether its fullest and emptiest zone differ by more than one.
     fn uneven(&self, zones: usize) -> bool {
         let most = self.zones.values().max().copied().unwrap_or(0);
         let least = if self.zones.len() < zones {
@@ -272,7 +272,7 @@ fn count(apps: &BTreeMap<String, App>, is: impl Fn(&App) -> bool) -> u64 {
     apps.values().filter(|app| is(app)).count() as u64
 }
 
-/// A name so that numbers in it sort as numbers: `cell-2` before `cell-10`.
+/// Splits a name so that numbers in it sort as numbers: `cell-2` before `cell-10`.
 fn natural(name: &str) -> (String, u64) {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (head, number) = name.split_at(name.len() - digits);

@@ -5,21 +5,21 @@ use std::{collections::BTreeSet, sync::Arc};
 use auctioneer::{AuctioneerInput, ECHO_MS, sim::SimulatedInput};
 use shared::AuctionId;
 
-use super::{HEARTBEAT_MS, WARM_UP_US, World, messages::ToNode, traffic::Kind};
-use crate::random::Distribution;
+use super::{AGGREGATED_MS, HEARTBEAT_MS, WARM_UP_US, World, messages::ToNode, traffic::Kind};
+use crate::{random::Distribution, scenario::Scenario};
 
-/// How often a manager really hears itself, milliseconds: that is what is counted.
+/// How often a real manager hears itself, in milliseconds: this is what is counted.
 const REAL_ECHO_MS: u64 = 100;
 
 impl World<'_> {
-    /// Cells whose present state the auctioneer has, and that will report nothing new before
-    /// `before_us`; then the other cells; then the names of those others that it knows.
+    /// Returns the cells whose present state the auctioneer has and that will report nothing new before `before_us`;
+    /// then the other cells; then the names of those others that it knows.
     fn idle(&self, n: usize, before_us: u64) -> (Vec<usize>, Vec<usize>, BTreeSet<Arc<str>>) {
         let (mut idle, mut others, mut except) = (Vec::new(), Vec::new(), BTreeSet::new());
         let Some(machine) = &self.nodes[n].machine else {
             return (idle, (0..self.cells.len()).collect(), except);
         };
-        // both are in the order of names
+        // both are sorted by name
         let mut known = machine.feed().cells().peekable();
         for (c, cell) in self.cells.iter().enumerate() {
             let same = known.next_if(|(name, _)| ***name == *cell.name);
@@ -44,8 +44,8 @@ impl World<'_> {
         (idle, others, except)
     }
 
-    /// Aggregates the bids without news: the auctioneer gets one input at the time at which the
-    /// last of them would arrive. Returns the cells whose bids are to be simulated.
+    /// Aggregates the bids without news: the auctioneer gets one input at the time at which the last of them would
+    /// arrive. Returns the cells whose bids are to be simulated.
     pub(super) fn aggregate_bids(
         &mut self,
         n: usize,
@@ -56,8 +56,8 @@ impl World<'_> {
         if self.settings.verbatim || network.loss > 0.0 || self.away > 0 {
             return (0..self.cells.len()).collect();
         }
-        // longer latencies are so rare that a change almost never happens during one, and a bid in
-        // transit by then is "unchanged" all the same
+        // longer latencies are so rare that a change almost never happens during one, and a bid already in transit is
+        // "unchanged" anyway
         let longest = match network.latency {
             Distribution::Constant(at) => at,
             Distribution::Uniform(_, high) => high,
@@ -89,8 +89,8 @@ impl World<'_> {
         others
     }
 
-    /// In aggregated mode: idle cells advertise before anything happens to the auctioneer, so that
-    /// no lease ends that would not have ended.
+    /// In aggregated mode, lets idle cells advertise before anything happens to the auctioneer, so that no lease
+    /// expires that would not have expired.
     pub(super) fn renew_if_aggregated(&mut self, n: usize) {
         let now_ms = self.now_ms();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some seconds
@@ -125,7 +125,7 @@ impl World<'_> {
             .delivered(Kind::Advertisement, count * receivers, bytes);
     }
 
-    /// Counts what was aggregated until the end of the run.
+    /// Counts what was aggregated up to the end of the run.
     pub(super) fn count_rest(&mut self) {
         for c in 0..self.cells.len() {
             if self.cells[c].down == 0 {
@@ -152,4 +152,10 @@ impl World<'_> {
             self.counts.delivered(Kind::Echo, echoes, 0);
         }
     }
+}
+
+/// Returns whether to use aggregated mode. If only the next advertisement shows a change, or if there are managers,
+/// every advertisement must be simulated.
+pub(super) fn is_aggregated(scenario: &Scenario, last_ms: u64) -> bool {
+    last_ms > AGGREGATED_MS && scenario.cadence.advertises_changes() && scenario.managers == 0
 }

@@ -1,5 +1,5 @@
-//! What is wanted of managers and what runs of it, as nobody in the cluster knows it: from what is stored, and from the
-//! processes on the cells. Figures about recovery, duplicates and rollouts follow from it.
+//! What is wanted of managers and what actually runs, which nobody in the cluster knows: taken from what is stored and
+//! from the processes on the cells. Figures about recovery, duplicates and rollouts follow from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,22 +12,22 @@ use crate::{
     outcome::{Kept, Spread},
 };
 
-/// An instance that runs.
+/// A running instance.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     uid: AppUid,
     version: u32,
     index: u32,
     cell: usize,
-    /// A manager has told it to stop.
+    /// Whether a manager has told it to stop.
     stopped: bool,
 }
 
-/// An index that is wanted, and of which no instance runs on a cell that can be reached.
+/// A wanted index of which no instance runs on a reachable cell.
 #[derive(Clone, Copy, Debug)]
 struct Missing {
     since_us: u64,
-    /// It ran, and nobody stopped it.
+    /// Whether it ran before and nobody stopped it.
     lost: bool,
 }
 
@@ -35,14 +35,14 @@ struct Missing {
 struct Index {
     held: Vec<InstanceId>,
     missing: Option<Missing>,
-    /// How many more than one instance of a version run, and since when that is so.
+    /// Number of running instances beyond one per version, and since when.
     surplus: usize,
     surplus_us: u64,
     /// Since when there has been a surplus.
     twice_us: u64,
-    /// The wanted version runs.
+    /// Whether the wanted version runs.
     right: bool,
-    /// Instances of other versions.
+    /// Number of instances of other versions.
     wrong: usize,
 }
 
@@ -50,25 +50,25 @@ struct Index {
 #[derive(Clone, Debug, Default)]
 struct App {
     version: u32,
-    /// A version whose instances are as good: the one before, after an undo.
+    /// A version whose instances are as good: after an undo, the one before.
     also: Option<u32>,
     wanted: u32,
     indices: Vec<Index>,
-    /// Indices of which the wanted version runs, and instances of other versions.
+    /// Number of indices of which the wanted version runs, and of instances of other versions.
     right: usize,
     wrong: usize,
-    /// Since when a new version replaces another.
+    /// Since when a new version has been replacing another.
     rollout_us: Option<u64>,
 }
 
-/// See the module. Times are microseconds.
+/// The tally; see the module. Times are in microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     apps: BTreeMap<AppUid, App>,
     names: BTreeMap<String, AppUid>,
     runs: BTreeMap<InstanceId, Held>,
     by_cell: Vec<BTreeSet<InstanceId>>,
-    /// Cells that nobody can reach.
+    /// Unreachable cells.
     cut: BTreeSet<usize>,
     now_us: u64,
     wanted: u64,
@@ -83,7 +83,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Nothing is wanted and nothing runs yet.
+    /// Creates a tally in which nothing is wanted and nothing runs.
     pub(super) fn new(cells: usize, now_us: u64) -> Self {
         Self {
             now_us,
@@ -92,13 +92,13 @@ impl Tally {
         }
     }
 
-    /// How many indices are missing now.
+    /// Returns the number of indices missing now.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a count
     pub(super) fn missing(&self) -> u64 {
         self.missing.now as u64
     }
 
-    /// Time passes until now.
+    /// Lets time pass until now.
     fn pass(&mut self, now_us: u64) {
         let passed_us = now_us.saturating_sub(self.now_us);
         if passed_us > 0 {
@@ -107,7 +107,7 @@ impl Tally {
         self.now_us = now_us;
     }
 
-    /// This is stored of an app from now on.
+    /// Records what is stored of an app from now on.
     pub(super) fn wants(&mut self, now_us: u64, record: &AppRecord) {
         self.pass(now_us);
         let name = record.definition.app().to_owned();
@@ -141,7 +141,7 @@ impl Tally {
         }
     }
 
-    /// What has become of instances of managers on a cell.
+    /// Records what has happened to instances of managers on a cell.
     pub(super) fn note(&mut self, now_us: u64, cell: usize, changes: Vec<InstanceRuns>) {
         self.pass(now_us);
         for change in changes {
@@ -173,7 +173,7 @@ impl Tally {
     }
 
     fn ended(&mut self, id: InstanceId) {
-        // it may have been launched, and never have run
+        // it may have been launched without ever running
         let Some(held) = self.runs.remove(&id) else {
             return;
         };
@@ -185,7 +185,7 @@ impl Tally {
         self.judge(held.uid, held.index, !held.stopped);
     }
 
-    /// A manager's stop has reached a cell.
+    /// Records that a manager's stop has reached a cell.
     pub(super) fn stopped(&mut self, instances: &[InstanceId]) {
         for id in instances {
             if let Some(held) = self.runs.get_mut(id) {
@@ -194,7 +194,7 @@ impl Tally {
         }
     }
 
-    /// Nobody can reach the cell from now on, or everybody again.
+    /// Records that a cell became unreachable or reachable.
     pub(super) fn reach(&mut self, now_us: u64, cell: usize, reached: bool) {
         self.pass(now_us);
         if reached {
@@ -208,7 +208,7 @@ impl Tally {
         }
     }
 
-    /// Something has changed at an index; `lost`: an instance went that nobody had stopped.
+    /// Reassesses an index after a change; `lost` says that an instance went that nobody had stopped.
     fn judge(&mut self, uid: AppUid, at: u32, lost: bool) {
         let Some(app) = self.apps.get_mut(&uid) else {
             return;
@@ -225,7 +225,7 @@ impl Tally {
         }
     }
 
-    /// Of each version one instance is enough.
+    /// Counts the surplus: one instance of each version is enough.
     fn count_surplus(&mut self, index: &mut Index, held: &[Held]) {
         let versions: BTreeSet<u32> = held.iter().map(|one| one.version).collect();
         let surplus = held.len() - versions.len();
@@ -243,7 +243,7 @@ impl Tally {
         index.surplus = surplus;
     }
 
-    /// A rollout is over when every index has the wanted version, and nothing else.
+    /// Updates the rollout's counts. A rollout is over when every index has the wanted version and nothing else.
     fn count_right(&mut self, uid: AppUid, wanted: bool, index: &mut Index, held: &[Held]) {
         let Some(app) = self.apps.get_mut(&uid) else {
             return;
@@ -289,7 +289,7 @@ impl Tally {
         }
     }
 
-    /// The figures until now.
+    /// Returns the figures up to now.
     pub(super) fn figures(&mut self, now_us: u64) -> Kept {
         self.pass(now_us);
         let indices = || self.apps.values().flat_map(|app| &app.indices);

@@ -1,4 +1,4 @@
-//! Managers: the production machine, its timers, and what it sends and hears.
+//! Managers: the production machine, its timers, and its messages.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     random::Random,
 };
 
-/// Between two echoes.
+/// Interval between two echoes.
 const ECHO_US: u64 = ECHO_MS * 1_000;
 /// A manager.
 #[derive(Debug, Default)]
@@ -28,13 +28,13 @@ pub(super) struct SimManager {
     pub(super) life: u32,
     /// The time of its next timer in the event queue.
     wake_us: u64,
-    /// The watch to which the bucket shows what changes.
+    /// The watch to which the bucket shows changes.
     pub(super) watch: Option<u64>,
-    /// When the last message to the bucket arrives there, and the last of each kind from it.
+    /// When the last message to the bucket arrives there, and the last one of each kind from it.
     pub(super) asks_us: u64,
     pub(super) ended_us: u64,
     pub(super) shown_us: u64,
-    /// Commands that it has not answered.
+    /// Commands that it has not answered yet.
     pub(super) commands: BTreeMap<CommandKey, usize>,
     pub(super) keys: u64,
 }
@@ -59,7 +59,7 @@ impl World<'_> {
         self.act(m, |driver, now_ms| vec![driver.watch(now_ms)]);
     }
 
-    /// The manager is killed: messages in transit to it are lost.
+    /// Kills the manager: messages in transit to it are lost.
     pub(super) fn end_manager(&mut self, m: usize) {
         let manager = &mut self.managers[m];
         (manager.driver, manager.watch) = (None, None);
@@ -67,7 +67,7 @@ impl World<'_> {
         manager.commands.clear();
     }
 
-    /// The manager does something, and what it sends is sent.
+    /// Lets the manager act and sends its messages.
     pub(super) fn act(
         &mut self,
         m: usize,
@@ -151,7 +151,7 @@ impl World<'_> {
         }
     }
 
-    /// The server delivers a manager's start request to one of the auctioneers that accept requests.
+    /// Delivers a manager's start request to one of the auctioneers that accept requests.
     pub(super) fn admit_wave(&mut self, wave: Wave, body: &[u8]) {
         if self.away > 0 {
             return;
@@ -172,7 +172,7 @@ impl World<'_> {
         self.step(n, Some(input));
     }
 
-    /// An auctioneer answers a manager.
+    /// Sends an auctioneer's answer to a manager.
     pub(super) fn reply_to_manager(&mut self, wave: Wave, body: &[u8]) {
         let answer = match serde_json::from_slice::<StartReply>(body) {
             Ok(reply) => Ok(Box::new(reply)),
@@ -201,14 +201,14 @@ impl World<'_> {
         }
     }
 
-    /// What a cell says to all managers.
+    /// Sends a cell's message to all managers.
     fn tell_managers(&mut self, c: usize, kind: Kind, bytes: u64, what: impl Fn() -> ToManager) {
         for m in 0..self.managers.len() {
             self.tell_manager(c, m, kind, bytes, what());
         }
     }
 
-    /// A cell's message to one manager.
+    /// Sends a cell's message to one manager.
     pub(super) fn tell_manager(
         &mut self,
         c: usize,
@@ -244,7 +244,7 @@ impl World<'_> {
         self.fly(at_us, message);
     }
 
-    /// A message reaches a manager.
+    /// Handles a message that reaches a manager.
     pub(super) fn manager_hears(
         &mut self,
         (m, life): (usize, u32),
@@ -280,14 +280,14 @@ impl World<'_> {
         }
     }
 
-    /// Managers hear a cell's advertisement.
+    /// Sends a cell's advertisement to the managers.
     pub(super) fn managers_hear_advert(&mut self, c: usize, advert: &Advert, bytes: u64) {
         let heard = || CellHeard {
             cell: advert.cell.cell.clone(),
             incarnation: advert.incarnation,
             seq: advert.seq,
             ttl: advert.ttl,
-            // a cordoned one keeps what it runs
+            // a cordoned cell keeps its instances
             draining: advert.cell.evacuating && !advert.cell.cordoned,
             leaving: advert.leaving,
             recent: advert.recent.clone(),
@@ -307,7 +307,7 @@ impl World<'_> {
         self.tell_managers(c, Kind::Event, bytes, what);
     }
 
-    /// A cell says what it runs; only managers listen.
+    /// Sends a cell's heartbeat; only managers listen.
     pub(super) fn heartbeat(&mut self, c: usize, life: u32) {
         if self.cells[c].life != life || self.cells[c].down > 0 {
             return;
@@ -323,7 +323,7 @@ impl World<'_> {
         self.at(next_us, Event::Heartbeat(c, life));
     }
 
-    /// A cell answers a manager's question.
+    /// Sends a cell's answer to a manager's question.
     pub(super) fn list_for_manager(
         &mut self,
         c: usize,
@@ -344,7 +344,7 @@ impl World<'_> {
         }
     }
 
-    /// NATS is down for the managers, or back: then everything begins again.
+    /// Tells the managers that NATS is down, or back: then everything begins again.
     pub(super) fn managers_connected(&mut self, up: bool) {
         for m in 0..self.managers.len() {
             let watch = self.managers[m].watch.take();

@@ -1,5 +1,5 @@
-//! Messages between the roles. Each delivery takes time, may be lost, and its receiver may be down.
-//! Messages between two roles keep their order.
+//! Messages between the roles. Each delivery takes time and may be lost, and its receiver may be down. Messages between
+//! two roles keep their order.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::bucket::{StateAnswer, StateRequest};
 
-/// The largest message, bytes: the default of nats-server.
+/// The largest message in bytes: the default of nats-server.
 pub(super) const MAX_PAYLOAD: usize = 1 << 20;
 
 /// A message in transit.
@@ -46,7 +46,7 @@ pub(super) enum Message {
     },
     /// A client's message, to one of the auctioneers that accept requests.
     ToService(usize),
-    /// The answer to a client's message; true when it is an error.
+    /// The answer to a client's message; true if it is an error.
     Client(usize, Bytes, bool),
     /// To a manager in one of its lives.
     Manager {
@@ -58,11 +58,11 @@ pub(super) enum Message {
     },
     /// A manager's start request, to one of the auctioneers that accept requests.
     Wave(Wave, Bytes),
-    /// What a manager, in one of its lives, asks of the bucket.
+    /// A request to the bucket from a manager in one of its lives.
     Bucket(usize, u32, Box<StateRequest>),
     /// A client's command, to one of the managers that accept requests.
     Command(usize),
-    /// The answer to it.
+    /// The answer to a command.
     CommandReply(usize, Result<(), WireError>),
 }
 
@@ -78,28 +78,28 @@ pub(super) enum ToManager {
     State(StateAnswer),
 }
 
-/// The start request of a manager that an auctioneer has not answered: the manager in its life, and the number.
+/// An unanswered start request of a manager: the manager, its life, and the request's number.
 pub(super) type Wave = (usize, u32, u64);
 
-/// The start requests of managers that auctioneers have not answered, by the number of the reply.
+/// The unanswered start requests of managers, by the number of the reply.
 #[derive(Debug, Default)]
 pub(super) struct Waves {
     added: u64,
     open: BTreeMap<u64, Wave>,
 }
 
-/// Replies to managers have numbers from here on; those to clients are lower.
+/// Replies to managers are numbered from here on; those to clients have lower numbers.
 const WAVES: u64 = 1 << 62;
 
 impl Waves {
-    /// Returns where the reply is to go.
+    /// Adds a start request and returns where its reply goes.
     pub(super) fn add(&mut self, wave: Wave) -> ReplyKey {
         self.added += 1;
         self.open.insert(WAVES + self.added, wave);
         ReplyKey::new(WAVES + self.added)
     }
 
-    /// The start request that this replies to; none if it replies to a client.
+    /// Returns the start request that this replies to; none if it replies to a client.
     pub(super) fn take(&mut self, reply: ReplyKey) -> Option<Wave> {
         self.open.remove(&reply.number())
     }
@@ -127,7 +127,7 @@ pub(super) enum ToCell {
     },
     /// A manager's stop.
     ManagerStop(Box<Stop>),
-    /// A manager asks for all instances.
+    /// A manager's question for all instances.
     List(QuestionId),
 }
 
@@ -140,7 +140,7 @@ pub(super) enum ToNode {
 }
 
 impl World<'_> {
-    /// The time at which a delivery arrives; none when it is lost.
+    /// Returns the time at which a delivery arrives; none if it is lost.
     pub(super) fn travel(&mut self) -> Option<u64> {
         let network = self.scenario.network;
         if network.loss > 0.0 && self.random.unit() < network.loss {
@@ -154,7 +154,7 @@ impl World<'_> {
         self.at(at_us, Event::Arrives(Box::new(message)));
     }
 
-    /// A message of an auctioneer, or of a manager (whose numbers follow), to one cell.
+    /// Sends a message to one cell, from an auctioneer or from a manager (numbered after the auctioneers).
     pub(super) fn send_cell(&mut self, n: usize, c: usize, bytes: u64, what: ToCell) {
         if self.away > 0 {
             return;
@@ -183,7 +183,7 @@ impl World<'_> {
         );
     }
 
-    /// A cell's message to one auctioneer.
+    /// Sends a cell's message to one auctioneer.
     pub(super) fn send_node(
         &mut self,
         c: usize,
@@ -227,7 +227,7 @@ impl World<'_> {
         self.fly(at_us, message);
     }
 
-    /// A message from one auctioneer to all of them.
+    /// Sends a message from one auctioneer to all of them.
     pub(super) fn send_all_nodes(&mut self, kind: Kind, bytes: u64, input: &AuctioneerInput) {
         if self.away > 0 {
             return;
@@ -365,7 +365,7 @@ impl World<'_> {
         }
     }
 
-    /// A cell's bid, and its bytes; none from a cell that has left.
+    /// Returns a cell's bid and its size; none from a cell that has left.
     fn bid(&mut self, c: usize, auction: AuctionId) -> Option<(AuctioneerInput, u64)> {
         let now_ms = self.now_ms();
         match self.cells[c].machine().bid(now_ms, auction)? {
@@ -381,7 +381,7 @@ impl World<'_> {
         }
     }
 
-    /// A cell's full report as an auctioneer gets it.
+    /// Returns a cell's full report in the form in which an auctioneer gets it.
     pub(super) fn report(&self, kind: ReportKind, report: &Arc<Advert>) -> AuctioneerInput {
         if self.settings.verbatim {
             let subject_cell = (kind == ReportKind::Advert).then(|| report.cell.cell.clone());
@@ -393,7 +393,7 @@ impl World<'_> {
         })
     }
 
-    /// Sends a cell's answer to an auctioneer, unless that one was restarted meanwhile.
+    /// Sends a cell's answer to an auctioneer, unless that was restarted meanwhile.
     fn answer(
         &mut self,
         c: usize,

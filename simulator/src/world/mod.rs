@@ -3,15 +3,14 @@
 //!
 //! The clock counts microseconds; the machines get milliseconds. Deciding takes no virtual time.
 //!
-//! Three kinds of messages are aggregated instead of simulated one by one, because they change no
-//! decision:
+//! Three kinds of messages are aggregated instead of simulated one by one, because they change no decision:
 //!
-//! - "Unchanged" bids for a version that the auctioneer has. They arrive as one input at the time
-//!   at which the last of them would arrive. Only if no message can be lost.
+//! - "Unchanged" bids for a version that the auctioneer has. They arrive as one input at the time at which the last of
+//!   them would arrive. This is only done if no message can be lost.
 //! - Heartbeats, which no auctioneer reads.
-//! - In scenarios of more than a day (aggregated mode), advertisements without news and echoes.
-//!   Leases are renewed whenever an auctioneer has something to do, and pool time passes only
-//!   around faults, where echoes are simulated: so the same cells are known and lost.
+//! - In scenarios of more than a day (aggregated mode), advertisements without news and echoes. Leases are renewed
+//!   whenever an auctioneer has something to do, and pool time passes only around faults, where echoes are simulated,
+//!   so that the same cells are known and lost.
 
 mod carry;
 mod cell;
@@ -21,6 +20,7 @@ mod drains;
 mod ending;
 mod faults;
 mod figures;
+mod grants;
 mod idle;
 mod kept;
 mod managers;
@@ -39,14 +39,17 @@ pub use self::observer::{Observer, ToSend};
 use std::{collections::BTreeMap, sync::Arc};
 
 use auctioneer::feed::ReportKind;
+use manager::Grants;
 use placement::Policy;
 use rep::CellInput;
+use shared::wire::{GrantAnswer, GrantRequest};
 use uuid::Uuid;
 
 use self::{
     cell::{Publication, SimCell},
     client::Client,
     ending::Ending,
+    idle::is_aggregated,
     kept::Tally,
     managers::SimManager,
     messages::{Message, Waves},
@@ -67,15 +70,15 @@ use crate::{
     scenario::Scenario,
 };
 
-/// The interval of a cell's heartbeats, milliseconds: the default of reps.
+/// The interval of a cell's heartbeats in milliseconds: the default of reps.
 const HEARTBEAT_MS: u64 = 10_000;
-/// How long the cluster runs before the first request, microseconds.
+/// How long the cluster runs before the first request, in microseconds.
 const WARM_UP_US: u64 = 2_000_000;
-/// Longer scenarios are run in aggregated mode, milliseconds.
+/// Scenarios longer than this, in milliseconds, are run in aggregated mode.
 const AGGREGATED_MS: u64 = 24 * 3_600_000;
-/// How long after a fault pool time passes in aggregated mode, in addition to twice a cell's ttl.
+/// How long pool time passes after a fault in aggregated mode, in addition to twice a cell's ttl.
 const ALERT_MS: u64 = 10_000;
-/// Events between two progress reports.
+/// Number of events between two progress reports.
 const EVENTS_PER_REPORT: u64 = 4_096;
 
 /// The progress of a run.
@@ -83,7 +86,7 @@ const EVENTS_PER_REPORT: u64 = 4_096;
 pub struct Progress {
     /// Virtual milliseconds since the first request.
     pub virtual_ms: u64,
-    /// When it ends at the latest, as far as that is known.
+    /// The latest time at which it ends, as far as that is known.
     pub end_ms: u64,
     /// Instances placed.
     pub placed: u64,
@@ -91,10 +94,10 @@ pub struct Progress {
     pub asked: u64,
 }
 
-/// What happens at a moment.
+/// An event.
 #[derive(Debug)]
 enum Event {
-    /// The demands of one moment, from this position on.
+    /// The demands of one moment are made, from this position on.
     Demand(usize),
     /// A message arrives.
     Arrives(Box<Message>),
@@ -114,22 +117,26 @@ enum Event {
     ManagerWake(usize),
     /// A manager's echo to itself, in one of its lives.
     ManagerEcho(usize, u32),
-    /// A cell says what it runs, in one of its lives.
+    /// A cell, in one of its lives, sends a heartbeat.
     Heartbeat(usize, u32),
-    /// A client sends a command, after so many tries.
+    /// A client sends a command, after this many tries.
     Command(usize, u32),
-    /// The operator who rebalances looks.
+    /// An auctioneer's question for the grant reaches the manager.
+    GrantAsked(Box<grants::Asked<GrantRequest>>),
+    /// … and the answer the auctioneer.
+    GrantAnswered(Box<grants::Asked<GrantAnswer>>),
+    /// The operator who rebalances checks the moves.
     Rebalance,
     /// A sample of the cells is taken.
     Sample,
 }
 
-/// How a run is simulated, beside the scenario.
+/// The settings of a run besides the scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct RunSettings {
     /// Determines every random choice.
     pub seed: u64,
-    /// Simulate every message, and serialise and parse every body. Otherwise bids without news are
+    /// Whether to simulate every message, and to serialise and parse every body. Otherwise bids without news are
     /// aggregated and cells' reports are passed in memory. The figures are the same.
     pub verbatim: bool,
 }
@@ -148,33 +155,35 @@ pub(crate) struct World<'s> {
     cells: Vec<SimCell>,
     by_name: BTreeMap<Arc<str>, usize>,
     nodes: Vec<SimAuctioneer>,
-    /// When the last message of each pair arrives: messages between two keep their order.
+    /// When the last message of each pair arrives, as messages between two roles keep their order.
     to_cell_us: Vec<u64>,
     to_node_us: Vec<u64>,
-    /// The number of faults because of which NATS is down.
+    /// Number of faults that keep NATS down.
     away: u32,
     counts: Counts,
     client: Client,
     samples: Samples,
-    /// If the work is a trace that is drawn up to a demand.
+    /// Present if the work is a trace that is drawn up to a demand.
     packing: Option<PackingSteps>,
     meter: Meter,
     aggregated: bool,
-    /// In aggregated mode, echoes are simulated until then.
+    /// In aggregated mode, echoes are simulated until this time.
     alert_ms: u64,
-    /// Milliseconds that cells were down, summed, and since when those are that are down now.
+    /// The summed milliseconds for which cells were down, and since when the cells that are down now have been so.
     down_ms: u64,
     down_since: BTreeMap<usize, u64>,
-    /// Messages in transit.
+    /// Number of messages in transit.
     in_flight: u64,
     /// Numbers the instances that run before the first request.
     held: u64,
     ending: Ending,
     managers: Vec<SimManager>,
+    /// What the manager grants to auctioneers with `--single`.
+    grants: Grants,
     to_manager_us: Vec<u64>,
-    /// Where managers keep what is wanted.
+    /// The bucket in which managers keep the desired state.
     bucket: Bucket,
-    /// What has become of the scenario's commands.
+    /// The states of the scenario's commands.
     commands: Vec<Asked>,
     command_notes: Vec<String>,
     refused_commands: u64,
@@ -184,8 +193,8 @@ pub(crate) struct World<'s> {
     managers_traffic: Traffic,
 }
 
-/// Simulates a scenario under one policy. `watch` is called with the progress now and then, and
-/// ends the run by returning false; then the second value is true.
+/// Simulates a scenario under one policy. `watch` is called with the progress now and then, and ends the run by
+/// returning false; then the second value is true.
 pub(crate) fn run(
     scenario: &Scenario,
     label: &str,
@@ -259,6 +268,7 @@ impl<'s> World<'s> {
             held: 0,
             ending: Ending::new(demands),
             managers,
+            grants: Grants::default(),
             to_manager_us: vec![0; cells_count * scenario.managers as usize],
             bucket: Bucket::default(),
             commands: vec![Asked::default(); scenario.commands.len()],
@@ -279,8 +289,7 @@ impl<'s> World<'s> {
         self.events.add(at_us, event);
     }
 
-    /// Starts all roles and lets the warm-up pass; then schedules the first demand, the faults and
-    /// the samples.
+    /// Starts all roles and lets the warm-up pass; then schedules the first demand, the faults and the samples.
     fn begin(&mut self) {
         for c in 0..self.cells.len() {
             self.start_cell(c);
@@ -327,7 +336,7 @@ impl<'s> World<'s> {
         let now_ms = self.now_ms();
         let name = Arc::clone(&self.cells[c].name);
         let nothing = Vec::new();
-        // the instances before the first request are lost when the cell restarts
+        // instances from before the first request are lost when the cell restarts
         let running = match self.cells[c].life {
             0 => self.scenario.base.running.get(&*name).unwrap_or(&nothing),
             _ => &nothing,
@@ -345,7 +354,7 @@ impl<'s> World<'s> {
         self.settle(c, CellInput::Tick);
     }
 
-    /// Runs to the end. Returns false when `watch` ended it.
+    /// Runs to the end. Returns false if `watch` ended it.
     fn play(&mut self, watch: &mut dyn FnMut(Progress) -> bool) -> bool {
         let end_us = self.scenario.duration_ms.map(|ms| WARM_UP_US + ms * 1_000);
         let mut count: u64 = 0;
@@ -367,16 +376,6 @@ impl<'s> World<'s> {
             self.now_us = end_us.max(self.now_us);
         }
         true
-    }
-
-    fn progress(&self, end_us: Option<u64>) -> Progress {
-        let last_ms = self.demands.last().map_or(0, |demand| demand.at_ms);
-        Progress {
-            virtual_ms: self.now_us.saturating_sub(WARM_UP_US) / 1_000,
-            end_ms: end_us.map_or(last_ms, |end_us| (end_us - WARM_UP_US) / 1_000),
-            placed: self.client.placed,
-            asked: self.client.asked,
-        }
     }
 
     fn next(&mut self) {
@@ -408,6 +407,8 @@ impl<'s> World<'s> {
             Event::ManagerEcho(m, life) => self.manager_echo(m, life),
             Event::Heartbeat(c, life) => self.heartbeat(c, life),
             Event::Command(command, tries) => self.command(command, tries),
+            Event::GrantAsked(asked) => self.grant_asked(&asked),
+            Event::GrantAnswered(answer) => self.grant_answered(&answer),
             Event::Rebalance => self.rebalance(),
             Event::Sample => {
                 let next_us = self.take_sample();
@@ -436,7 +437,7 @@ impl<'s> World<'s> {
         self.plan_tick(c);
     }
 
-    /// What has become of the instances of managers on a cell.
+    /// Records what has happened to the instances of managers on a cell.
     fn note_runs(&mut self, c: usize) {
         let changes = self.cells[c].take_changes();
         if !changes.is_empty() {
@@ -459,7 +460,7 @@ impl<'s> World<'s> {
     fn publish(&mut self, c: usize, silent_ms: u64, publication: Publication) {
         let reachable = self.cells[c].is_there() && self.away == 0;
         match publication {
-            // no auctioneer reads cells' events: without managers they are sent and not delivered
+            // no auctioneer reads cells' events: without managers they are sent but not delivered
             Publication::Event(event) => {
                 if reachable {
                     self.counts.sent(Kind::Event, 1);
@@ -485,12 +486,7 @@ impl<'s> World<'s> {
     }
 }
 
-/// Where only the next advertisement shows a change, and for managers, every one must be simulated.
-fn is_aggregated(scenario: &Scenario, last_ms: u64) -> bool {
-    last_ms > AGGREGATED_MS && scenario.cadence.advertises_changes() && scenario.managers == 0
-}
-
-/// An id.
+/// Draws an id.
 fn uuid(random: &mut Random) -> Uuid {
     let bits = (u128::from(random.next()) << 64) | u128::from(random.next());
     uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()

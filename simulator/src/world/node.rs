@@ -1,11 +1,11 @@
 //! One auctioneer: the production machine, its timers and its warm-up.
 
-use auctioneer::{Auctioneer, AuctioneerInput, AuctioneerOutput, ECHO_MS, WarmUp};
+use auctioneer::{Auctioneer, AuctioneerInput, AuctioneerOutput, ECHO_MS, Grant, Standing, WarmUp};
 
 use super::{Event, WARM_UP_US, World, messages::ToCell, traffic::Kind};
 use crate::random::Random;
 
-/// Between two echoes.
+/// Interval between two echoes.
 const ECHO_US: u64 = ECHO_MS * 1_000;
 
 /// An auctioneer.
@@ -18,9 +18,13 @@ pub(super) struct SimAuctioneer {
     warm_up: WarmUp,
     /// Whether it accepts requests.
     pub(super) joined: bool,
+    /// With `single`.
+    pub(super) grant: Option<Grant>,
+    /// What the machine was told of it last.
+    standing: Standing,
     /// The time of its next timer in the event queue.
     wake_us: u64,
-    /// In aggregated mode: when leases were renewed last.
+    /// In aggregated mode: when leases were last renewed.
     pub(super) renewed_ms: u64,
     pub(super) auctions: u64,
 }
@@ -28,6 +32,12 @@ pub(super) struct SimAuctioneer {
 impl SimAuctioneer {
     pub(super) fn is_up(&self) -> bool {
         self.machine.is_some()
+    }
+
+    /// Whether the server delivers requests to it.
+    pub(super) fn takes_requests(&self, now_ms: u64) -> bool {
+        let granted = self.grant.as_ref();
+        self.joined && self.is_up() && granted.is_none_or(|grant| grant.takes_requests(now_ms))
     }
 }
 
@@ -46,11 +56,15 @@ impl World<'_> {
             seed: random.next(),
             wall_start_ms,
         });
-        // what clients repeat is told apart by what is announced; nothing was asked before the run
+        // announcements distinguish repeats by clients, and nothing was requested before the run
         machine.trust_ids();
         self.nodes[n] = SimAuctioneer {
             machine: Some(machine),
             life,
+            grant: self
+                .scenario
+                .single
+                .then(|| Grant::new(format!("{n}-{life}"))),
             wake_us: u64::MAX,
             renewed_ms: self.now_ms(),
             auctions: self.nodes[n].auctions,
@@ -61,7 +75,7 @@ impl World<'_> {
         self.step(n, None);
     }
 
-    /// The auctioneer asks every cell to advertise.
+    /// Has the auctioneer ask every cell to advertise.
     pub(super) fn discover(&mut self, n: usize) {
         if self.away > 0 {
             return;
@@ -98,7 +112,7 @@ impl World<'_> {
         }
     }
 
-    /// The machine takes an input and does what is due, and its outputs are carried out.
+    /// Passes an input to the machine, does what is due, and carries out its outputs.
     pub(super) fn step(&mut self, n: usize, input: Option<AuctioneerInput>) {
         self.renew_if_aggregated(n);
         let now_ms = self.now_ms();
@@ -106,6 +120,11 @@ impl World<'_> {
         let Some(machine) = &mut node.machine else {
             return;
         };
+        let standing = node.grant.as_ref().map(|grant| grant.standing(now_ms));
+        let standing = standing.unwrap_or_default();
+        if std::mem::replace(&mut node.standing, standing) != standing {
+            machine.take(now_ms, AuctioneerInput::Standing(standing));
+        }
         if let Some(input) = input {
             machine.take(now_ms, input);
         }
@@ -120,6 +139,7 @@ impl World<'_> {
             }
             self.carry_out(n, output);
         }
+        self.ask_for_grant(n);
         self.plan_wake(n);
     }
 
@@ -136,6 +156,9 @@ impl World<'_> {
         };
         if !node.joined {
             wake_ms = wake_ms.min(node.warm_up.next_ms(now_ms));
+        }
+        if let Some(grant) = &node.grant {
+            wake_ms = wake_ms.min(grant.next_ms(now_ms));
         }
         if wake_ms == u64::MAX {
             return;

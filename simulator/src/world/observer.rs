@@ -1,5 +1,4 @@
-//! The same figures for a real cluster: the messages on a real nats-server update a world whose own
-//! roles do not run.
+//! The same figures for a real cluster: the messages on a real nats-server update a world whose own roles do not run.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,8 +15,8 @@ use crate::{
     scenario::Scenario,
 };
 
-/// The request as a real auctioneer takes it: a start says what to execute, which the simulated cells
-/// never do.
+/// Returns the request in the form that a real auctioneer takes: a start must say what to execute, which simulated
+/// cells never do.
 fn startable(request: &Request) -> Request {
     let mut request = request.clone();
     request.run.get_or_insert_with(|| Run {
@@ -50,8 +49,7 @@ pub struct ToSend {
 }
 
 impl<'s> Observer<'s> {
-    /// A cluster of the scenario's cells before the first request. `prefix` is the first part of its
-    /// subjects.
+    /// Creates a cluster of the scenario's cells before the first request. `prefix` is the first part of its subjects.
     pub fn new(
         scenario: &'s Scenario,
         label: &'s str,
@@ -89,17 +87,17 @@ impl<'s> Observer<'s> {
         }
     }
 
-    /// The instances on each cell before the first request, to be started there.
+    /// Returns the instances on each cell before the first request, to be started there.
     pub fn running(&self) -> &[(String, Vec<Work>)] {
         &self.running
     }
 
-    /// When the next demands are made, microseconds; none after the last.
+    /// Returns when the next demands are made, in microseconds; none after the last.
     pub fn next_demand_us(&self) -> Option<u64> {
         Some(self.world.demands.get(self.next_demand)?.at_ms * 1_000)
     }
 
-    /// The messages of the demands that are due now.
+    /// Returns the messages of the demands that are due now.
     pub fn demand(&mut self, at_us: u64) -> Vec<ToSend> {
         self.pass(at_us);
         let mut messages = Vec::new();
@@ -142,12 +140,12 @@ impl<'s> Observer<'s> {
         messages
     }
 
-    /// Whether all demands were made and everything has its outcome.
+    /// Returns whether all demands were made and everything has its outcome.
     pub fn is_done(&self) -> bool {
         self.world.client.is_done()
     }
 
-    /// The progress so far.
+    /// Returns the progress so far.
     pub fn progress(&self) -> super::Progress {
         let end_us = self
             .world
@@ -164,7 +162,7 @@ impl<'s> Observer<'s> {
         }
     }
 
-    /// A message was sent `at_us` microseconds after the first demand.
+    /// Records a message that was sent `at_us` microseconds after the first demand.
     pub fn message(&mut self, at_us: u64, subject: &str, body: &[u8]) {
         self.pass(at_us);
         let (cells, nodes) = (self.world.cells.len() as u64, self.world.nodes.len() as u64);
@@ -244,7 +242,7 @@ impl<'s> Observer<'s> {
             .extend(start.work.into_iter().map(|work| (work.instance, work)));
     }
 
-    /// Auctioneers answer the demands on an inbox.
+    /// Records a message on an inbox, where auctioneers answer the demands.
     fn inbox(&mut self, subject: &str, body: &[u8]) {
         if subject.starts_with("_INBOX") && subject.rsplit('.').nth(1) == Some("reply") {
             self.count(Kind::Reply, 1, body);
@@ -284,7 +282,7 @@ impl<'s> Observer<'s> {
         self.world.measure(c);
     }
 
-    /// The figures at the end.
+    /// Returns the figures at the end.
     pub fn finish(mut self, at_us: u64) -> SimRun {
         self.pass(at_us);
         if let Some(first) = self.world.nodes.first_mut() {

@@ -1,4 +1,4 @@
-//! What is given of each resource as the demand of a trace grows, and what is left that nobody could use.
+//! What is given of each resource as the demand of a trace grows, and what is left that no work could use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,23 @@ use crate::{
 
 use super::World;
 
-/// Per cent of demand between two steps.
+/// Demand between two steps, in per cent.
 const STEP: u32 = 10;
 
 /// The steps so far.
 #[derive(Debug)]
 pub(super) struct PackingSteps {
     of: ResourceName,
-    /// Each resource of which the cells have a limited amount, with this amount.
+    /// Each resource of which the cells have a limited amount, with that amount.
     capacities: Vec<(ResourceName, i64)>,
-    /// What was asked for, of each.
+    /// How much of each was requested.
     asked: Vec<i64>,
     work: ExpectedWork,
     steps: Vec<DemandStep>,
 }
 
 impl PackingSteps {
-    /// None if the scenario's work is not a trace that is drawn up to a demand.
+    /// Creates it; none if the scenario's work is not a trace that is drawn up to a demand.
     pub(super) fn of(scenario: &Scenario) -> Option<Self> {
         let resample = scenario.resample.as_ref()?;
         let cells = &scenario.base.cells;
@@ -47,12 +47,12 @@ impl PackingSteps {
         })
     }
 
-    /// The name of the resource of which the demand is counted.
+    /// Returns the name of the resource in which the demand is counted.
     pub(super) fn name(&self) -> String {
         self.of.name().to_owned()
     }
 
-    /// The demand at which the next step is recorded, per cent.
+    /// Returns the demand at which the next step is recorded, in per cent.
     fn next_step(&self) -> u32 {
         (u32::try_from(self.steps.len()).unwrap_or(u32::MAX - 1) + 1).saturating_mul(STEP)
     }
@@ -72,7 +72,7 @@ impl PackingSteps {
     }
 }
 
-/// The resources that cells have, without the number of instances, which nobody packs.
+/// Returns the resources that cells have, without the number of instances, which nobody packs.
 fn resources(cells: &[Cell]) -> BTreeSet<ResourceName> {
     let amounts = [Resource::Memory, Resource::Disk, Resource::Cpu];
     let totals = || cells.iter().map(|cell| &cell.total);
@@ -87,7 +87,7 @@ fn resources(cells: &[Cell]) -> BTreeSet<ResourceName> {
 }
 
 impl World<'_> {
-    /// A demand is about to be made: the steps that were reached before it are recorded.
+    /// Records the steps that were reached before the next demand is made.
     pub(super) fn note_demand(&mut self, position: usize) {
         let Some(mut packing) = self.packing.take() else {
             return;
@@ -131,8 +131,8 @@ impl World<'_> {
         (given, fragments)
     }
 
-    /// The figures at the end, and the steps; a step that was nearly reached counts, as no pod is small enough to
-    /// reach it exactly.
+    /// Returns the figures at the end, and the steps. A step that was nearly reached counts, as no pod is small enough
+    /// to reach it exactly.
     pub(super) fn packing(&mut self) -> (Option<Packing>, Vec<DemandStep>) {
         let Some(mut packing) = self.packing.take() else {
             return (None, Vec::new());

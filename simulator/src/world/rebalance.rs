@@ -1,5 +1,5 @@
-//! An operator who rebalances: moves that help are planned from what the cells have, so many are asked for at a time, and when
-//! they have ended the next ones are planned.
+//! An operator who rebalances: helpful moves are planned from what the cells run, a number of them is requested at a
+//! time, and once they have ended the next ones are planned.
 
 use std::{
     collections::{BTreeMap, btree_map},
@@ -19,16 +19,16 @@ use shared::{
 
 use super::{Event, World, messages::ToManager, traffic::Kind};
 
-/// Between two questions how far the moves are.
+/// Interval between two questions about the state of the moves.
 const LOOK_AGAIN_US: u64 = 1_000_000;
-/// About the size of a question, bytes.
+/// Approximate size of a question, in bytes.
 const QUESTION: u64 = 60;
 
 /// The operator.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
     keys: u64,
-    /// The moves that have not ended: the app, and what is asked for.
+    /// The moves that have not ended: the app and the order.
     on_way: BTreeMap<CommandKey, (String, MoveOrder)>,
     /// When the next moves may begin.
     next_us: u64,
@@ -36,14 +36,14 @@ pub(super) struct Operator {
     pub(super) failed: u64,
 }
 
-/// What is wanted of an app: its uid, how many instances, and what each needs.
+/// What is wanted of an app: its uid, and what each instance needs.
 struct Wanted {
     uid: AppUid,
     request: Arc<Request>,
 }
 
 impl World<'_> {
-    /// The operator looks: at the moves on their way, or for new ones.
+    /// Checks the moves in progress, or plans new ones.
     pub(super) fn rebalance(&mut self) {
         let Some(rate) = self.scenario.rebalance else {
             return;
@@ -62,7 +62,7 @@ impl World<'_> {
         self.at(next_us.max(self.now_us + 1), Event::Rebalance);
     }
 
-    /// Every manager hears a move, and the one that acts answers.
+    /// Sends the moves to every manager; the one that acts answers.
     fn ask_for_moves(&mut self) {
         let on_way: Vec<_> = self.operator.on_way.clone().into_iter().collect();
         for (to, (app, order)) in on_way {
@@ -85,7 +85,7 @@ impl World<'_> {
         }
     }
 
-    /// A manager answers.
+    /// Handles a manager's answer.
     pub(super) fn move_answered(&mut self, to: CommandKey, answer: &Result<MoveAnswer, WireError>) {
         self.counts.sent(Kind::CommandReply, 1);
         let btree_map::Entry::Occupied(on_way) = self.operator.on_way.entry(to) else {
@@ -97,7 +97,7 @@ impl World<'_> {
                 on_way.remove();
                 self.operator.moved += 1;
             }
-            // it does not act, or too much is on its way
+            // either it does not act, or too many moves are in progress
             Err(error) if [code::INTERNAL, code::OVERLOADED].contains(&error.code.as_str()) => {}
             Ok(_) | Err(_) => {
                 on_way.remove();
@@ -145,7 +145,7 @@ impl World<'_> {
         }
     }
 
-    /// The apps of which instances may be moved, as they are stored.
+    /// Returns the apps whose instances may be moved, as stored.
     fn wanted(&self) -> BTreeMap<String, Wanted> {
         let values = self.bucket.values();
         let stored = |prefix: &'static str| {

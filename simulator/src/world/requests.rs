@@ -1,5 +1,5 @@
-//! The clients' messages: requests and stops are sent when they are due, repeated with the same id
-//! when no answer comes, and answered.
+//! The clients' messages: requests and stops are sent when they are due, repeated with the same id if no answer comes,
+//! and answered.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use super::{
 };
 use crate::demand::DemandAction;
 
-/// How long after its deadline an answer counts as missing, microseconds.
+/// How long after its deadline an answer counts as missing, in microseconds.
 const PATIENCE_US: u64 = 1_000_000;
-/// How long a stop may take, milliseconds.
+/// How long a stop may take, in milliseconds.
 const STOP_MS: u64 = 1_000;
 
 impl World<'_> {
@@ -130,14 +130,14 @@ impl World<'_> {
         self.fly(at_us, Message::ToService(message));
     }
 
-    /// The auctioneers that accept requests.
+    /// Returns the auctioneers that accept requests.
     pub(super) fn ready_auctioneers(&self) -> Vec<usize> {
-        let nodes = self.nodes.iter().enumerate();
-        let ready = nodes.filter(|(_, node)| node.joined && node.is_up());
+        let (nodes, now_ms) = (self.nodes.iter().enumerate(), self.now_ms());
+        let ready = nodes.filter(|(_, node)| node.takes_requests(now_ms));
         ready.map(|(n, _)| n).collect()
     }
 
-    /// The server delivers a client's message to one of the auctioneers that accept requests.
+    /// Delivers a client's message to one of the auctioneers that accept requests.
     pub(super) fn admit(&mut self, message: usize) {
         let ready = self.ready_auctioneers();
         if ready.is_empty() || self.away > 0 {
@@ -166,7 +166,7 @@ impl World<'_> {
         self.step(n, Some(input));
     }
 
-    /// An answer has arrived.
+    /// Handles an answer that has arrived.
     pub(super) fn answered(&mut self, message: usize, body: &Bytes, error: bool) {
         let Some(sent) = self.client.sent.get_mut(message) else {
             return;
@@ -186,7 +186,7 @@ impl World<'_> {
         }
     }
 
-    /// Errors in an array's answer: those requests were rejected.
+    /// Gives up the requests that were rejected by errors in an array's answer.
     fn give_up_errors(&mut self, body: &[u8], records: &[usize]) {
         const ERROR: &[u8] = b"{\"error\":";
         if !body.windows(ERROR.len()).any(|window| window == ERROR) {
@@ -202,7 +202,7 @@ impl World<'_> {
         }
     }
 
-    /// Repeats a message that was not answered: the same id is the same request.
+    /// Repeats an unanswered message: the same id means the same request.
     pub(super) fn retry(&mut self, message: usize) {
         if !self.client.sent[message].answered {
             self.client.repeats += 1;
@@ -210,13 +210,13 @@ impl World<'_> {
         }
     }
 
-    /// Records what was lost, to be requested again after a while.
+    /// Records lost instances, to be requested again after a while.
     pub(super) fn ask_again(&mut self, after_ms: u64, lost: Vec<Lost>) {
         let key = self.client.remember_lost(lost);
         self.at(self.now_us + after_ms * 1_000, Event::Again(key));
     }
 
-    /// The health manager requests again what was lost and has not been stopped since.
+    /// Has the health manager request again what was lost and has not been stopped since.
     pub(super) fn again(&mut self, key: u64) {
         let lost = self.client.lost_again.remove(&key).unwrap_or_default();
         for (i, lost) in lost.into_iter().enumerate() {

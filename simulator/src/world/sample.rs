@@ -6,9 +6,9 @@ use crate::{
     outcome::Sample,
 };
 
-/// The most samples.
+/// Maximum number of samples.
 const MAX_SAMPLES: usize = 240;
-/// The shortest time between two samples, microseconds.
+/// The shortest time between two samples, in microseconds.
 const SHORTEST_US: u64 = 10_000;
 
 /// The samples so far.
@@ -16,16 +16,16 @@ const SHORTEST_US: u64 = 10_000;
 pub(super) struct Samples {
     step_us: u64,
     pub(super) series: Vec<Sample>,
-    /// By sample: the memory that was free on each cell, MiB; -1 where the cell was down.
+    /// By sample: the free memory on each cell in MiB; -1 if the cell was down.
     free_mb: Vec<Vec<i64>>,
-    /// The largest size that the workload asks for, MiB.
+    /// The largest size that the workload asks for, in MiB.
     largest_mb: i64,
     pub(super) distribution_before: f64,
     pub(super) devices: DevicesGiven,
 }
 
 impl Samples {
-    /// For a run that ends at `last_ms`, or some time after it.
+    /// Creates it for a run that ends at `last_ms` (`exactly`) or some time after it.
     pub(super) fn new(last_ms: u64, exactly: bool) -> Self {
         let samples = if exactly {
             MAX_SAMPLES as u64 - 1
@@ -59,8 +59,8 @@ impl Samples {
         self.free_mb.push(free_mb);
     }
 
-    /// Whether the largest size fitted on one of the cells that `keep` selects in every sample from
-    /// `from_ms` on.
+    /// Returns whether the largest size fitted on one of the cells selected by `keep` in every sample from `from_ms`
+    /// on.
     pub(super) fn largest_always_fits(&self, from_ms: u64, keep: impl Fn(usize) -> bool) -> bool {
         self.series
             .iter()
@@ -73,7 +73,7 @@ impl Samples {
 }
 
 impl World<'_> {
-    /// Measures the cells from now on. `largest_mb` is the largest requested size, MiB.
+    /// Measures the cells from now on. `largest_mb` is the largest requested size in MiB.
     pub(super) fn measure_from_now(&mut self, largest_mb: i64) {
         let loads = (0..self.cells.len()).map(|c| self.load(c)).collect();
         self.meter = Meter::new(loads, largest_mb);
@@ -108,7 +108,7 @@ impl World<'_> {
         }
     }
 
-    /// How unevenly memory is used on the cells that are up; see [`memory_distribution`].
+    /// Returns how unevenly memory is used on the cells that are up; see [`memory_distribution`].
     pub(super) fn distribution(&self) -> f64 {
         let up = self.cells.iter().filter(|cell| cell.down == 0);
         let memory: Vec<(i64, i64)> = up
@@ -117,7 +117,7 @@ impl World<'_> {
         memory_distribution(&memory)
     }
 
-    /// Takes a sample. Returns when to take the next one, microseconds.
+    /// Takes a sample. Returns when to take the next one, in microseconds.
     pub(super) fn take_sample(&mut self) -> u64 {
         let since_us = self.now_us - WARM_UP_US;
         self.meter.advance(since_us / 1_000);

@@ -1,4 +1,5 @@
-//! The way between managers and the bucket, which is there whenever NATS is, and the commands that change what is stored.
+//! The link between managers and the bucket, which is available whenever NATS is, and the commands that change what is
+//! stored.
 
 use manager::{ManagerInput, WriteResult, read_stored};
 use shared::wire::{WireError, code};
@@ -10,14 +11,14 @@ use super::{
 };
 use crate::bucket::{StateAnswer, StateRequest, StateWrite};
 
-/// A client that gets no answer to a command asks again after this.
+/// A client repeats an unanswered command after this time.
 const PATIENCE_US: u64 = 11_000_000;
-/// … and after this if no manager could take it.
+/// … and after this time if no manager could take it.
 const AGAIN_US: u64 = 1_000_000;
-/// Refused commands that notes name.
+/// Maximum number of refused commands named in notes.
 const MAX_NOTES: usize = 20;
 
-/// What has become of a command.
+/// The state of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
     tries: u32,
@@ -25,7 +26,7 @@ pub(super) struct Asked {
 }
 
 impl World<'_> {
-    /// A manager asks the bucket.
+    /// Sends a request of a manager to the bucket.
     pub(super) fn ask_bucket(&mut self, m: usize, request: StateRequest) {
         if matches!(request, StateRequest::Write(_)) {
             self.counts.sent(Kind::BucketWrite, 1);
@@ -42,7 +43,7 @@ impl World<'_> {
         self.fly(at_us, Message::Bucket(m, life, Box::new(request)));
     }
 
-    /// What a manager asks reaches the bucket.
+    /// Handles a manager's request that reaches the bucket.
     pub(super) fn bucket_asked(&mut self, m: usize, life: u32, request: StateRequest) {
         if self.away > 0 {
             return;
@@ -114,7 +115,7 @@ impl World<'_> {
         result
     }
 
-    /// A watch shows something: in order, and without losses, as the server repeats what is not acknowledged.
+    /// Sends what a watch shows, in order and without losses, as the server repeats whatever is not acknowledged.
     fn show(&mut self, m: usize, answer: StateAnswer) {
         let bytes = match &answer {
             StateAnswer::Shown { value, .. } => value.as_ref().map_or(0, |v| v.len() as u64),
@@ -128,7 +129,7 @@ impl World<'_> {
         self.fly_to_manager(at_us, m, Kind::BucketValue, bytes, ToManager::State(answer));
     }
 
-    /// A client sends a command, unless it has sent it again since this try.
+    /// Sends a client's command, unless it was sent again since this try.
     pub(super) fn command(&mut self, command: usize, tries: u32) {
         let asked = &mut self.commands[command];
         if asked.answered || asked.tries != tries {
@@ -145,7 +146,7 @@ impl World<'_> {
         }
     }
 
-    /// The server delivers a command to one of the managers that know what is stored.
+    /// Delivers a command to one of the managers that know what is stored.
     pub(super) fn command_arrives(&mut self, command: usize) {
         let knows = |m: &usize| {
             let driver = self.managers[*m].driver.as_ref();
@@ -175,7 +176,7 @@ impl World<'_> {
         self.act(m, |driver, now_ms| driver.step(now_ms, Some(input)));
     }
 
-    /// The answer to a command leaves the manager.
+    /// Sends a manager's answer to a command.
     pub(super) fn command_reply(&mut self, command: usize, answer: Result<(), WireError>) {
         self.counts.sent(Kind::CommandReply, 1);
         if self.away == 0
@@ -185,7 +186,7 @@ impl World<'_> {
         }
     }
 
-    /// … and reaches the client.
+    /// Handles the answer that reaches the client.
     pub(super) fn command_answered(&mut self, command: usize, answer: Result<(), WireError>) {
         self.counts.delivered(Kind::CommandReply, 1, 0);
         let asked = &mut self.commands[command];

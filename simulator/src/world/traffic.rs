@@ -35,9 +35,11 @@ pub(super) enum Kind {
     BucketWrite,
     BucketAnswer,
     BucketValue,
+    GrantRequest,
+    GrantAnswer,
 }
 
-const NAMES: [&str; 28] = [
+const NAMES: [&str; 30] = [
     "advertisement",
     "discover",
     "echo",
@@ -66,6 +68,8 @@ const NAMES: [&str; 28] = [
     "bucket write",
     "bucket answer",
     "bucket value",
+    "grant request",
+    "grant answer",
 ];
 
 /// The counts.
@@ -78,14 +82,14 @@ impl Counts {
         self.0[kind as usize].sent += count;
     }
 
-    /// Counts deliveries, and their bytes in all.
+    /// Counts deliveries and their total size in bytes.
     pub(super) fn delivered(&mut self, kind: Kind, count: u64, bytes: u64) {
         let traffic = &mut self.0[kind as usize];
         traffic.delivered += count;
         traffic.bytes += bytes;
     }
 
-    /// The kinds that occurred, by name, and their sum.
+    /// Returns the kinds that occurred, by name, and their sum.
     pub(super) fn by_name(&self) -> (BTreeMap<String, Traffic>, Traffic) {
         let mut sum = Traffic::default();
         let mut named = BTreeMap::new();
@@ -102,7 +106,7 @@ impl Counts {
     }
 }
 
-/// The size of a message as JSON, bytes.
+/// Returns the size of a message as JSON, in bytes.
 pub(super) fn written(message: &impl serde::Serialize) -> u64 {
     struct Count(u64);
     impl std::io::Write for Count {
@@ -115,7 +119,7 @@ pub(super) fn written(message: &impl serde::Serialize) -> u64 {
         }
     }
     let mut count = Count(0);
-    // wire structs hold only strings, numbers and lists: this cannot fail
+    // wire structs hold only strings, numbers and lists, so this cannot fail
     let _ = serde_json::to_writer(&mut count, message);
     count.0
 }

@@ -1,5 +1,5 @@
-//! A headless Chromium, steered over two pipes (`--remote-debugging-pipe`: JSON messages, each ended by
-//! a zero byte).
+//! A headless Chromium, controlled over two pipes (`--remote-debugging-pipe`: JSON messages, each terminated by a zero
+//! byte).
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// An answer that takes longer is taken for a browser that hangs; nothing waits for this otherwise.
+/// If an answer takes longer than this, the browser is taken to hang; nothing else waits for this long.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// Where the browser is: `VENDUE_TEST_CHROMIUM`, else the first of the usual names in `PATH`.
-/// `None`, loudly, where there is none; in CI (`CI=true`) that is a failure.
+/// Finds the browser: `VENDUE_TEST_CHROMIUM`, else the first of the usual names in `PATH`. Returns `None`, with a
+/// message, if there is none; in CI (`CI=true`) that is a failure.
 pub(crate) fn find() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("VENDUE_TEST_CHROMIUM").filter(|path| !path.is_empty()) {
         return Some(named.into());
@@ -32,20 +32,20 @@ pub(crate) fn find() -> Option<PathBuf> {
     found
 }
 
-/// One page in one browser; both end with it.
+/// One page in one browser; both end when this is dropped.
 pub(crate) struct Browser {
     child: Child,
     to: ChildStdin,
     from: Receiver<Value>,
     session: String,
     next_id: u64,
-    /// Messages that were no answers, in order: console, exceptions, network.
+    /// Messages other than answers, in order: console, exceptions, network.
     events: Vec<Value>,
     _profile: tempfile::TempDir,
 }
 
 impl Browser {
-    /// Starts it with an empty page and everything reported.
+    /// Starts it with an empty page, reporting everything.
     pub(crate) fn start(chromium: &PathBuf) -> Browser {
         let profile = tempfile::tempdir().unwrap();
         // the browser reads commands from descriptor 3 and answers on 4
@@ -119,7 +119,7 @@ impl Browser {
         browser
     }
 
-    /// One command and its answer.
+    /// Sends a command and returns its answer.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.next_id += 1;
         let mut message = json!({"id": self.next_id, "method": method});
@@ -164,7 +164,7 @@ impl Browser {
         }
     }
 
-    /// The value of a JavaScript expression; promises are awaited.
+    /// Returns the value of a JavaScript expression; promises are awaited.
     pub(crate) fn eval(&mut self, expression: &str) -> Value {
         let answer = self.call(
             "Runtime.evaluate",
@@ -177,7 +177,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// The size of the window, CSS pixels.
+    /// Sets the size of the window in CSS pixels.
     pub(crate) fn resize(&mut self, width: u32, height: u32) {
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -185,14 +185,14 @@ impl Browser {
         );
     }
 
-    /// Two frames: what was observed, resized or asked for is drawn after that.
+    /// Waits for two frames, after which whatever was observed, resized or requested is drawn.
     pub(crate) fn settle(&mut self) {
         self.eval(
             "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))",
         );
     }
 
-    /// What the page wrote to the console, threw, or was refused, and what it asked the network for.
+    /// Returns what the page wrote to the console, threw, was refused, or requested from the network.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.events
             .iter()

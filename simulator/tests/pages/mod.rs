@@ -1,4 +1,4 @@
-//! Pages of reports: written, opened in a browser, and what holds of each.
+//! Pages of reports: they are written, opened in a browser, and checked for properties that hold for each.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use simulator::{outcome::SimOutcome, report};
 
 use crate::browser::Browser;
 
-/// Where pages are written: a directory that stays if requested, else a temporary one.
+/// The directory for pages: one that is kept if requested, else a temporary one.
 pub(crate) struct Pages {
     dir: PathBuf,
     pub(crate) keep: bool,
@@ -68,7 +68,7 @@ pub(crate) fn assert_quiet(browser: &Browser) {
     assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
-/// Every figure of the JSON is in the table with exactly its value, and nothing else is.
+/// Checks that the table has every figure of the JSON with exactly its value, and nothing else.
 pub(crate) fn assert_figures(browser: &mut Browser, outcome: &SimOutcome) {
     let cells = browser.eval(
         "[...document.querySelectorAll('td[data-figure]')].filter(td => td.dataset.value !== undefined)\

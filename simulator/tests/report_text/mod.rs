@@ -19,7 +19,7 @@ fn all_outcomes() -> Vec<SimOutcome> {
     outcomes
 }
 
-/// What a terminal shows: colours taken out.
+/// Returns what a terminal shows, without colours.
 fn plain(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let first = parts.next().unwrap().to_owned();

@@ -1,5 +1,4 @@
-//! Made-up outcomes: rich, hostile, empty and large. They obey what `SimOutcome` promises, but nothing was
-//! simulated.
+//! Synthetic outcomes: rich, hostile, empty and large. They obey what `SimOutcome` promises, but nothing was simulated.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +8,11 @@ use simulator::outcome::{
     SimOutcome, SimRun, Spread, Traffic,
 };
 
-/// What an attacker would name an app, a cell, a policy.
+/// A name that an attacker would give an app, a cell or a policy.
 pub(crate) const HOSTILE: &str =
     "</script><img src=x onerror=\"alert('x')\">&amp;\u{1b}[31m\u{202e}";
 
-/// Numbers that look drawn, from a seed (splitmix64).
+/// Random-looking numbers from a seed (splitmix64).
 pub(crate) struct Draw(pub u64);
 
 impl Draw {
@@ -24,8 +23,8 @@ impl Draw {
     }
 }
 
-/// Two days of 20 cells under three policies: few apps with many instances, some that were there
-/// before, tasks, a lost cell, refusals, every chart in use.
+/// Returns two days of 20 cells under three policies: few apps with many instances, some that were there before, tasks,
+/// a lost cell, refusals, and every chart in use.
 pub(crate) fn two_days() -> SimOutcome {
     let packed = [0.93, 0.9, 0.88, 0.84, 0.8, 0.71, 0.4, 0.05, 0.0, 0.0];
     let even = [0.62, 0.6, 0.58, 0.57, 0.61, 0.6, 0.55, 0.63, 0.59, 0.56];
@@ -144,7 +143,7 @@ fn two_days_run(seed: u64, policy: &str, loads: &[f64]) -> SimRun {
     let cells = two_days_cells(seed, policy, loads);
     let mut figures = figures_of(&cells, seed);
     figures.virtual_ms = 172_800_000;
-    // the same for all, so that the runs can be compared
+    // the same for all runs, so that they can be compared
     figures.asked = 261;
     figures.saved = Some(if policy == "diego-bin-pack" {
         96.0
@@ -243,7 +242,7 @@ fn messages_of(placed: u64, seed: u64) -> BTreeMap<String, Traffic> {
         "reply",
     ];
     for (at, kind) in kinds.into_iter().enumerate() {
-        // one kind that only some policies use
+        // a kind that only some policies use
         if kind == "bid" && seed == 2 {
             continue;
         }
@@ -260,7 +259,7 @@ fn messages_of(placed: u64, seed: u64) -> BTreeMap<String, Traffic> {
     messages
 }
 
-/// Figures that fit the cells where that is easily had, made up for the rest.
+/// Returns figures that match the cells where that is easy, and are invented otherwise.
 fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
     let placed: u64 = cells
         .iter()
@@ -346,7 +345,7 @@ fn bounds() -> Bounds {
     }
 }
 
-/// Every text of the outcome is an attack.
+/// Returns an outcome in which every text is an attack.
 pub(crate) fn hostile() -> SimOutcome {
     let mut outcome = two_days();
     let evil = |text: &mut String| text.insert_str(0, HOSTILE);
@@ -376,7 +375,7 @@ pub(crate) fn hostile() -> SimOutcome {
     outcome
 }
 
-/// The same in so many blocks that they are drawn on canvases.
+/// Returns the same with so many blocks that they are drawn on canvases.
 pub(crate) fn hostile_canvas() -> SimOutcome {
     let mut outcome = large(2, 40, 3000);
     for run in &mut outcome.runs {
@@ -391,7 +390,7 @@ pub(crate) fn hostile_canvas() -> SimOutcome {
     outcome
 }
 
-/// No runs, and a run of nothing.
+/// Returns an outcome without runs, and one whose run is empty.
 pub(crate) fn empty() -> [SimOutcome; 2] {
     let mut none = two_days();
     none.runs.clear();
@@ -413,8 +412,8 @@ pub(crate) fn empty() -> [SimOutcome; 2] {
     [none, nothing]
 }
 
-/// `apps` apps of four instances on `cells` cells, one entry for each app and cell, under `runs`
-/// policies: 1,250 cells and 62,500 apps are 250,000 instances.
+/// Returns an outcome with `apps` apps of four instances on `cells` cells, one entry for each app and cell, under
+/// `runs` policies: 1,250 cells and 62,500 apps are 250,000 instances.
 pub(crate) fn large(runs: u64, cells: u64, apps: u32) -> SimOutcome {
     let mut outcome = two_days();
     outcome.name = format!("cold-start-{cells}");

@@ -1,4 +1,4 @@
-//! The documents agree with the code.
+//! Checks that the documents agree with the code.
 
 mod figures;
 
@@ -10,7 +10,7 @@ fn figures_in_documents_are_those_of_the_code() {
     let (sources, mut wrong) = (rust_sources(), Vec::new());
     for (document, figures) in FIGURES {
         let text = std::fs::read_to_string(root().join("docs").join(document)).expect(document);
-        // a phrase may be broken over two lines
+        // a phrase may be broken across two lines
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for (phrase, place, name, unit) in *figures {
             match constant(&sources, place, name) {
@@ -29,7 +29,7 @@ fn figures_in_documents_are_those_of_the_code() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The value of the one constant of this name in this file or directory.
+/// Returns the value of the only constant of this name in this file or directory.
 fn constant(sources: &[Source], place: &str, name: &str) -> Result<u64, String> {
     let start = format!("const {name}: ");
     let inside = sources
@@ -47,7 +47,7 @@ fn constant(sources: &[Source], place: &str, name: &str) -> Result<u64, String> 
     evaluate(value).ok_or_else(|| format!("its value {value:?} is not understood"))
 }
 
-/// Whole numbers, products and shifts of them, and durations in the unit they are written in.
+/// Evaluates whole numbers, products and shifts of them, and durations in the unit in which they are written.
 fn evaluate(text: &str) -> Option<u64> {
     if let Some((_, inside)) = text.split_once("Duration::from_") {
         let (_, number) = inside.strip_suffix(')')?.split_once('(')?;
@@ -62,7 +62,7 @@ fn evaluate(text: &str) -> Option<u64> {
     text.trim().replace('_', "").parse().ok()
 }
 
-/// As the documents write numbers: 10,000.
+/// Formats a number like the documents: 10,000.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! No circle among the files of a crate: what a file imports does not import it. A file and its own parts
-//! count as one.
+//! Checks that there is no cycle of imports among the files of a crate: a file is never imported by what it imports. A
+//! file and its own parts count as one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::sources::rust_sources;
 /// The modules that each module imports, by crate; modules are written `a::b`.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The crate and the module of a file; none for tests and for the roots of crates.
+/// Returns the crate and the module of a file; none for tests and for crate roots.
 fn module_of(path: &str) -> Option<(String, String)> {
     let (name, file) = path.split_once("/src/")?;
     let file = file.strip_suffix(".rs")?;
@@ -18,7 +18,7 @@ fn module_of(path: &str) -> Option<(String, String)> {
     counts.then(|| (name.to_owned(), file.replace('/', "::")))
 }
 
-/// A file's code, without comments and its tests.
+/// Returns a file's code, without comments and tests.
 fn code(text: &str) -> String {
     let text = text
         .split("#[cfg(test)]\nmod tests {")
@@ -30,13 +30,13 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What stands before the first character that belongs to no path.
+/// Returns the text up to the first character that cannot be part of a path.
 fn path_at(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The paths below `crate::` and `super::`, as paths from the crate's root.
+/// Returns the paths below `crate::` and `super::`, as paths from the crate's root.
 fn paths(module: &str, code: &str) -> Vec<String> {
     let mut found = Vec::new();
     let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
@@ -57,7 +57,7 @@ fn paths(module: &str, code: &str) -> Vec<String> {
     found
 }
 
-/// The items of a list in braces, which begins after the first brace.
+/// Returns the items of a list in braces, which begins after the first brace.
 fn items(list: &str) -> Vec<&str> {
     let (mut depth, mut begin, mut found) = (0, 0, Vec::new());
     for (at, c) in list.char_indices() {
@@ -77,13 +77,13 @@ fn items(list: &str) -> Vec<&str> {
     found
 }
 
-/// Whether one is the other or a part of it.
+/// Returns whether one is the other or a part of it.
 fn is_family(one: &str, other: &str) -> bool {
     let part = |whole: &str, part: &str| part == whole || part.starts_with(&format!("{whole}::"));
     part(one, other) || part(other, one)
 }
 
-/// What the modules of a crate import, from their code.
+/// Returns what the modules of a crate import, according to their code.
 fn imports(modules: &BTreeMap<String, String>) -> Imports {
     let longest = |path: &str| {
         let mut path = path;
@@ -104,7 +104,7 @@ fn imports(modules: &BTreeMap<String, String>) -> Imports {
     modules.iter().map(of).collect()
 }
 
-/// Some circle, as the modules on it.
+/// Returns some cycle, as the modules on it.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     let mut done = BTreeSet::new();
     let mut way = Vec::new();

@@ -1,4 +1,4 @@
-//! The links of documents lead somewhere.
+//! Checks that the links in documents lead somewhere.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn every_link_between_documents_leads_somewhere() {
     assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
 }
 
-/// The targets of a document's links, but for those in code.
+/// Returns the targets of a document's links, except for those in code.
 fn links(text: &str) -> Vec<&str> {
     let mut in_code = false;
     let mut found = Vec::new();
@@ -69,7 +69,7 @@ fn why_dead(document: &Source, link: &str, files: &[Source]) -> Option<&'static 
     (!there).then_some("no such heading")
 }
 
-/// What a heading is linked as.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text

@@ -1,6 +1,5 @@
-//! What no compiler checks of this repository: the length of functions, names that stand for two
-//! things, circles of imports, figures in the documents that the code has too, links, paths of somebody's
-//! own machine.
+//! Checks that no compiler makes: the length of functions, names that stand for two things, cycles of imports, figures
+//! in documents that are also in the code, links, and paths on somebody's own machine.
 
 mod docs;
 mod imports;

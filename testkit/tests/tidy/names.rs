@@ -1,13 +1,13 @@
-//! One name for one thing: the names of public types.
+//! Checks that the names of public types are unique: one name for one thing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sources::rust_sources;
 
-/// Names that still stand for more than one public type. It only ever gets shorter.
+/// Names that still stand for more than one public type. This list may only get shorter.
 const STILL_DOUBLE: &[&str] = &[];
 
-/// The files that define a public type, by its name.
+/// Returns the files that define a public type, by its name.
 fn public_types() -> BTreeMap<String, Vec<String>> {
     let mut types: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in rust_sources() {
@@ -29,7 +29,7 @@ fn public_type(line: &str) -> Option<String> {
     let name = words.next()?;
     let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
     let name = &name[..end.unwrap_or(name.len())];
-    // a macro's `$name` is none
+    // a macro's `$name` is not a name
     (!name.is_empty()).then(|| name.to_owned())
 }
 

@@ -1,17 +1,17 @@
-//! The files of the repository, and how long their functions are.
+//! The files of the repository, and checks on them such as the length of functions.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The longest function, lines from `fn` to its last brace, without blank lines and comments.
+/// The longest function in lines, from `fn` to its last brace, without blank lines and comments.
 const MOST_LINES: usize = 70;
 
-/// Functions that are longer all the same. It only ever gets shorter.
+/// Functions that are still longer. This list may only get shorter.
 const STILL_LONG: &[&str] = &[];
 
-/// Crates with source files that count.
+/// Crates whose source files are checked.
 const CRATES: [&str; 11] = [
     "placement",
     "shared",
@@ -27,13 +27,13 @@ const CRATES: [&str; 11] = [
 ];
 
 pub(crate) struct Source {
-    /// From the root of the repository.
+    /// Relative to the root of the repository.
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
 impl Source {
-    /// Whether this is its extension.
+    /// Returns whether it has this extension.
     pub(crate) fn is_a(&self, extension: &str) -> bool {
         Path::new(&self.path)
             .extension()
@@ -45,14 +45,14 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every file of the repository that is text, but for what is built or fetched.
+/// Returns every text file of the repository, except for what is built or fetched.
 pub(crate) fn all_files() -> Vec<Source> {
     let mut found = Vec::new();
     read_below(&root(), "", &mut found);
     found
 }
 
-/// The Rust files of the crates' `src` directories.
+/// Returns the Rust files of the crates' `src` directories.
 pub(crate) fn rust_sources() -> Vec<Source> {
     let mut found = Vec::new();
     for name in CRATES {
@@ -65,7 +65,7 @@ pub(crate) fn rust_sources() -> Vec<Source> {
 }
 
 fn read_below(directory: &Path, path: &str, found: &mut Vec<Source>) {
-    // a crate that is not there has no files
+    // a crate that does not exist has no files
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let below = format!("{path}/{name}").trim_start_matches('/').to_owned();
@@ -80,7 +80,7 @@ fn read_below(directory: &Path, path: &str, found: &mut Vec<Source>) {
     }
 }
 
-/// The functions of a file that rustfmt has formatted: name, line and length.
+/// Returns the functions of a file formatted by rustfmt: name, line and length.
 fn functions(text: &str) -> Vec<(String, usize, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -88,7 +88,7 @@ fn functions(text: &str) -> Vec<(String, usize, usize)> {
         let Some(name) = function_name(line) else {
             continue;
         };
-        // its last brace is indented as its first line is
+        // its last brace is indented like its first line
         let indent = &line[..line.len() - line.trim_start().len()];
         let end = format!("{indent}}}");
         let without_body = lines[start..]
@@ -163,7 +163,7 @@ trait T {
 
 #[test]
 fn no_file_names_a_home_directory() {
-    // in pieces, so that this file does not name them
+    // split, so that this file does not contain them
     let homes = [
         ["/ro", "ot/"].concat(),
         ["/ho", "me/"].concat(),

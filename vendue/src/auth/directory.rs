@@ -1,4 +1,4 @@
-//! The directory of `vendue auth`: the roster, the keys, and what is made from them.
+//! The directory of `vendue auth`: the roster, the keys, and the files generated from them.
 
 use std::{
     fs::{self, File, Permissions},
@@ -15,10 +15,10 @@ use super::{Roster, roster::Identity, server_config};
 use crate::context::Usage;
 
 const ROSTER: &str = "roster.json";
-/// What servers include.
+/// The file that servers include.
 const SERVER_CONFIG: &str = "vendue-auth.conf";
 
-/// A directory that no other `vendue auth` changes meanwhile.
+/// A locked directory, which no other `vendue auth` changes meanwhile.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
@@ -35,12 +35,12 @@ pub(crate) struct Entry {
     pub(crate) nkey: String,
     /// The file with the seed.
     pub(crate) key: PathBuf,
-    /// The context for the `nats` tool and for `--context`.
+    /// The context, for the `nats` tool and for `--context`.
     pub(crate) context: PathBuf,
 }
 
 impl Directory {
-    /// A new one, for nobody yet.
+    /// Creates a directory, with the given roster.
     pub(crate) fn create(path: &Path, roster: Roster) -> anyhow::Result<Self> {
         fs::create_dir_all(path).with_context(|| path.display().to_string())?;
         let path = whole(path)?;
@@ -67,7 +67,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// One that was created before.
+    /// Opens an existing directory.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let file = path.join(ROSTER);
         let missing = |why: &dyn std::fmt::Display| {
@@ -95,12 +95,12 @@ impl Directory {
         &self.roster
     }
 
-    /// The file that servers include.
+    /// Returns the file that servers include.
     pub(crate) fn server_config(&self) -> PathBuf {
         self.path.join(SERVER_CONFIG)
     }
 
-    /// Where the seed of an identity is.
+    /// Returns the path of an identity's seed.
     pub(crate) fn key(&self, name: &str) -> PathBuf {
         self.path.join("keys").join(format!("{name}.nk"))
     }
@@ -114,7 +114,7 @@ impl Directory {
         self.add_for(role, names, None, &[])
     }
 
-    /// The same of bridges, with their slots, and of facades, with their cells.
+    /// Adds identities likewise: bridges with their slots, facades with their cells.
     pub(crate) fn add_for(
         &mut self,
         role: Role,
@@ -163,7 +163,7 @@ impl Directory {
         Ok(added)
     }
 
-    /// No two facades may make DEAs of one cell: each would stop what the other has started.
+    /// Rejects two facades that make DEAs of one cell, as each would stop what the other has started.
     fn refuse_two_facades(
         &self,
         wanted: &[(String, Role)],
@@ -182,7 +182,7 @@ impl Directory {
         Ok(())
     }
 
-    /// No two identities may speak as one cell.
+    /// Rejects two identities that could speak as one cell.
     fn refuse_shared_cells(
         &self,
         wanted: &[(String, Role)],
@@ -232,7 +232,7 @@ impl Directory {
         for name in &all {
             self.roster.identities.remove(name);
         }
-        // first the configuration: a key that is left over opens nothing
+        // the configuration first: a leftover key grants no access
         self.save()?;
         for file in all.iter().flat_map(|n| [self.key(n), self.context(n)]) {
             match fs::remove_file(&file) {
@@ -245,8 +245,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Writes the roster and what is made from it. Each file is replaced in one step, the roster first:
-    /// the next change makes up for a missing one.
+    /// Writes the roster and the files generated from it. Each file is replaced atomically, the roster first; the next
+    /// change writes any file that is missing.
     fn save(&self) -> anyhow::Result<()> {
         let roster = serde_json::to_string_pretty(&self.roster)?;
         write(&self.path.join(ROSTER), &(roster + "\n"), 0o644)?;
@@ -268,13 +268,13 @@ impl Directory {
     }
 }
 
-/// The identities of this name: a manager has a second one, of the account with JetStream.
+/// Returns the identities with this name: a manager has a second one, of the account with JetStream.
 fn both(name: &str, role: Role) -> impl Iterator<Item = (String, Role)> {
     let state = (role == Role::Manager).then(|| (Role::state_of(name), Role::ManagerState));
     std::iter::once((name.to_owned(), role)).chain(state)
 }
 
-/// The path from the root: contexts are used in other directories.
+/// Returns the absolute path, as contexts are used in other directories.
 fn whole(path: &Path) -> anyhow::Result<PathBuf> {
     path.canonicalize()
         .with_context(|| path.display().to_string())
@@ -290,7 +290,7 @@ fn lock(path: &Path) -> anyhow::Result<File> {
     open.with_context(|| file.display().to_string())
 }
 
-/// Replaces a file in one step; nobody else can read it before it has its mode.
+/// Replaces a file atomically; nobody else can read it before it has its mode.
 fn write(file: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     let written = || {
         let parent = file.parent().unwrap_or(Path::new("."));
@@ -350,7 +350,7 @@ mod tests {
             names.cloned().collect::<Vec<String>>()
         };
         assert_eq!(left(&directory), ["c2"]);
-        // a manager has two identities, which come and go together
+        // a manager has two identities, which are added and removed together
         let error = directory.add(Role::Manager, &names(&["m", "m-state"]));
         assert!(error.unwrap_err().to_string().contains("twice"));
         let added = directory.add(Role::Manager, &names(&["m"])).unwrap();

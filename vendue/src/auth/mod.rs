@@ -1,5 +1,5 @@
-//! Who may connect to a cluster's server, and as what: a directory with a roster, a key for each identity,
-//! and what is made from them.
+//! Who may connect to a cluster's server, and as what: a directory with a roster, a key for each identity, and the
+//! files generated from them.
 
 mod directory;
 mod roster;

@@ -1,4 +1,4 @@
-//! The roster: who there is. Plain data; everything else but the keys is made from it.
+//! The roster of identities. Plain data, from which everything but the keys is generated.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -16,34 +16,34 @@ pub(crate) struct Roster {
     pub(crate) prefix: String,
     /// The server's address, for the contexts.
     pub(crate) url: String,
-    /// The file with the authority that has signed the server's certificate, for the contexts.
+    /// The file with the authority that signed the server's certificate, for the contexts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca: Option<PathBuf>,
     /// Whether connections begin with TLS, for the contexts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tls_first: bool,
-    /// By name: a name is part of subjects, so no two roles share one.
+    /// By name: names are part of subjects, so no two roles share one.
     pub(crate) identities: BTreeMap<String, Identity>,
 }
 
-/// One of them.
+/// One identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
-    /// What it may do.
+    /// Its role, which determines its permissions.
     pub(crate) role: Role,
-    /// Its public key; who has the seed to it is this identity.
+    /// Its public key; whoever has the seed is this identity.
     pub(crate) nkey: String,
-    /// Of a bridge: how many cells it makes.
+    /// For a bridge: the number of cells it makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) slots: Option<usize>,
-    /// Of a facade: the cells of which it makes DEAs.
+    /// For a facade: the cells of which it makes DEAs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) cells: Vec<String>,
 }
 
 impl Identity {
-    /// The cells for which an identity of this name speaks, or which it commands.
+    /// Returns the cells for which an identity of this name speaks, or which it commands.
     pub(crate) fn cells_of(&self, name: &str) -> Vec<String> {
         match self.slots {
             Some(slots) => Role::cells_of_bridge(name, slots.min(MAX_SLOTS)),
@@ -53,7 +53,7 @@ impl Identity {
 }
 
 impl Roster {
-    /// With nobody in it.
+    /// Creates an empty roster.
     pub(crate) fn new(prefix: &str, url: &str) -> Self {
         Self {
             v: shared::VERSION,
@@ -65,7 +65,7 @@ impl Roster {
         }
     }
 
-    /// Reads a roster's file. What is wrong is named: a person may have edited it.
+    /// Reads a roster's file. As a person may have edited it, errors name what is wrong.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let roster: Self = serde_json::from_str(text).map_err(|e| e.to_string())?;
         Subjects::new(roster.prefix.as_str()).map_err(|e| e.to_string())?;
@@ -86,7 +86,7 @@ impl Roster {
         Ok(roster)
     }
 
-    /// The subjects of the cluster.
+    /// Returns the subjects of the cluster.
     pub(crate) fn subjects(&self) -> Result<Subjects, placement::Invalid> {
         Subjects::new(self.prefix.as_str())
     }

@@ -1,4 +1,4 @@
-//! What a server's configuration includes: an account with a user for each identity.
+//! The part of a server's configuration that is included: an account with a user for each identity.
 
 use std::fmt::Write;
 
@@ -6,13 +6,13 @@ use shared::{Subjects, permissions::Permissions};
 
 use super::Roster;
 
-/// The account of the cluster. It has no JetStream, so that no reply subject and no consumer's delivery
-/// subject leads to stored state, or from it to a cell.
+/// The account of the cluster. It has no JetStream, so that no reply subject or consumer's delivery subject leads to
+/// stored state, or from there to a cell.
 const ACCOUNT: &str = "VENDUE";
-/// The account of what keeps state.
+/// The account of the roles that store state.
 const STATE_ACCOUNT: &str = "VENDUE_STATE";
 
-/// The text of the file to include.
+/// Returns the text of the file to include.
 pub(crate) fn server_config(roster: &Roster) -> Result<String, placement::Invalid> {
     let subjects = roster.subjects()?;
     let mut text = format!(
@@ -32,7 +32,7 @@ pub(crate) fn server_config(roster: &Roster) -> Result<String, placement::Invali
     Ok(text)
 }
 
-/// The users of one of the two accounts.
+/// Returns the users of one of the two accounts.
 fn users(roster: &Roster, subjects: &Subjects, has_jetstream: bool) -> String {
     let mut text = String::new();
     for (name, identity) in &roster.identities {

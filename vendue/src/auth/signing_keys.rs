@@ -1,5 +1,5 @@
-//! The same permissions for a server with an operator: scoped signing keys, whose templates name the user
-//! with a placeholder.
+//! The same permissions for a server with an operator: scoped signing keys, whose templates refer to the user by a
+//! placeholder.
 
 use serde_json::{Value, json};
 use shared::{
@@ -9,11 +9,11 @@ use shared::{
 
 /// Stands for the name of the user's token.
 const NAME: &str = "{{name()}}";
-/// Stands for the cells of a bridge or a facade: a tag `cell:NAME` of the user's token for each.
+/// Stands for the cells of a bridge or a facade: one tag `cell:NAME` of the user's token for each.
 const CELL: &str = "{{tag(cell)}}";
 
-/// The scope of each role, as the account's token lists them; only `key` is to be filled in, with the
-/// public signing key of that role.
+/// Returns the scope of each role in the form of the account's token; only `key` must be filled in, with the public
+/// signing key of that role.
 pub(crate) fn signing_keys(subjects: &Subjects) -> Value {
     let scopes = Role::ALL.map(|role| {
         json!({
@@ -28,7 +28,7 @@ pub(crate) fn signing_keys(subjects: &Subjects) -> Value {
 }
 
 fn template(permissions: &Permissions) -> Value {
-    // a server drops every subject with a queue group from a list in which a placeholder stands
+    // a server drops every subject with a queue group from a list that contains a placeholder
     let subscribe: Vec<&str> = permissions
         .subscribe
         .iter()
@@ -42,7 +42,7 @@ fn template(permissions: &Permissions) -> Value {
     json!({
         "pub": publish,
         "sub": {"allow": subscribe},
-        // no limits
+        // unlimited
         "subs": -1,
         "data": -1,
         "payload": -1,

@@ -1,5 +1,5 @@
-//! `vendue bench apps`: how soon a manager has everything running again, and what it costs. The manager, the auctioneer
-//! and the simulated cells are processes of their own, on a private nats-server with JetStream.
+//! `vendue bench apps`: how soon a manager has everything running again, and what that costs. The manager, the
+//! auctioneer and the simulated cells are separate processes, on a private nats-server with JetStream.
 
 mod crashes;
 mod fleet;
@@ -60,18 +60,18 @@ const ALL: [What; 6] = [
     What::Rest,
 ];
 
-/// Sizes, divided for a quick look.
+/// Divides sizes for a quick look.
 #[derive(Clone, Copy, Debug)]
 struct Divided(u32);
 
 impl Divided {
-    /// So many, divided; at least `least`.
+    /// Returns a divided count; at least `least`.
     fn of(self, count: u32, least: u32) -> u32 {
         (count / self.0).max(least)
     }
 }
 
-/// Runs what was asked for, each on a cluster of its own, and prints what it found.
+/// Runs the requested benchmarks, each on its own cluster, and prints the results.
 pub(crate) async fn run_apps(global: &Global, args: &AppsArgs) -> anyhow::Result<Exit> {
     let end = shutdown::on_signals()?;
     tokio::select! {

@@ -1,4 +1,4 @@
-//! The other process of the bench: simulated cells, and raw NATS beside them.
+//! The other process of the bench: simulated cells, together with raw NATS.
 
 use std::time::Duration;
 
@@ -43,13 +43,13 @@ pub(crate) struct CellsArgs {
     pub(crate) answer: usize,
 }
 
-/// Runs them until it is told to end.
+/// Runs the cells until told to end.
 pub(crate) async fn run_cells(global: &Global, args: &CellsArgs) -> anyhow::Result<Exit> {
     let end = shutdown::on_signals()?;
     let subjects = Subjects::new(global.prefix.as_str())?;
     let mut buses = Vec::new();
     for _ in 0..args.connections.clamp(1, args.cells.max(1)) {
-        // as `vendue rep`
+        // like `vendue rep`
         let options = NatsOptions {
             echo: Echo::None,
             ..nats_options(global, &short_name("bench-cells"), true)
@@ -100,7 +100,7 @@ fn simulated(number: usize, args: &CellsArgs) -> RepConfig {
     config
 }
 
-/// Between once and twice as long, so that not everything ends at one moment.
+/// Returns `after` to twice that, so that not everything ends at the same moment.
 fn spread(after: Duration, nth: usize, of: usize) -> Duration {
     after + after.mul_f64(nth as f64 / of.max(1) as f64)
 }

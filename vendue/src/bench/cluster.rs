@@ -1,5 +1,5 @@
-//! `vendue bench cluster`: simulated cells in one process, the auctioneer in its own, a real
-//! nats-server, and plain NATS measured beside it.
+//! `vendue bench cluster`: simulated cells in one process, the auctioneer in another, a real nats-server, and plain
+//! NATS measured in the same run.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub(crate) struct ClusterArgs {
     connections: usize,
 }
 
-/// Runs the bench and prints what it found.
+/// Runs the bench and prints the results.
 pub(crate) async fn run_cluster(global: &Global, args: &ClusterArgs) -> anyhow::Result<Exit> {
     let end = shutdown::on_signals()?;
     let mut server = Server::start(Options::default()).await?;
@@ -148,7 +148,7 @@ async fn measure_adverts(
     pid: u32,
     args: &ClusterArgs,
 ) -> anyhow::Result<Adverts> {
-    sleep(Duration::from_secs(2)).await; // what the load left behind
+    sleep(Duration::from_secs(2)).await; // effects of the load
     let (before, start) = (process_usage::cpu_seconds(pid)?, Instant::now());
     sleep(args.idle).await;
     let seconds = start.elapsed().as_secs_f64();
@@ -163,12 +163,12 @@ async fn measure_adverts(
     })
 }
 
-/// What cells sent and the auctioneer did not use, from its service's statistics.
+/// Returns the number of cells' messages that the auctioneer did not use, from its service's statistics.
 async fn dropped(cluster: &Cluster) -> anyhow::Result<u64> {
     dropped_of(&counters(cluster, Role::Auctioneer, "start").await?)
 }
 
-/// The counters of a role, which one endpoint of its service has.
+/// Returns the counters of a role, which one endpoint of its service reports.
 pub(super) async fn counters(
     cluster: &Cluster,
     role: Role,
@@ -184,8 +184,8 @@ pub(super) async fn counters(
     Ok(counters["data"].take())
 }
 
-/// The auctioneer's counters of what cells sent and it did not use. Versions that are older than the
-/// known one count: they take the place of newer ones on the way.
+/// The auctioneer's counters of cells' messages that it did not use. Messages with a version older than the known one
+/// count too, as they take up capacity on the way.
 const DROPPED: [&str; 7] = [
     "dropped_too_fast",
     "dropped_malformed",

@@ -1,5 +1,5 @@
-//! `vendue bench dea`: what a bridge to many simulated DEAs costs, and how soon a start through it is answered. The cluster and
-//! the estate have a private nats-server each; the bridge is a process of its own.
+//! `vendue bench dea`: what a bridge to many simulated DEAs costs, and how soon a start through it is answered. The
+//! cluster and the estate each have a private nats-server; the bridge is a separate process.
 
 mod report;
 
@@ -45,18 +45,18 @@ pub(crate) struct DeaArgs {
     idle: Duration,
 }
 
-/// How long the bridge may take to know everything.
+/// How long the bridge may take until it knows everything.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks.
+/// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 const BRIDGE: &str = "dea";
 const STACK: &str = "cflinuxfs2";
-/// Memory of an instance, and of a DEA for each of its instances and for one that is started, MB.
+/// Memory in MB of an instance; a DEA has this for each of its instances and for each one that is started.
 const MEMORY_MB: i64 = 64;
-/// Instances of an app.
+/// Number of instances of an app.
 const OF_APP: usize = 25;
 
-/// Runs the bench and prints what it found.
+/// Runs the bench and prints the results.
 pub(crate) async fn run_dea(global: &Global, args: &DeaArgs) -> anyhow::Result<Exit> {
     let end = shutdown::on_signals()?;
     tokio::select! {
@@ -111,7 +111,7 @@ async fn measure(global: &Global, args: &DeaArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// DEAs as an earlier bridge of the same name has left them: the names of their instances say which slot each has.
+/// Creates DEAs as an earlier bridge of the same name left them: the names of their instances say which slot each has.
 fn deas(args: &DeaArgs, prefix: &str) -> anyhow::Result<SimulatedDeas> {
     let bridge = DeaInConfig {
         name: BRIDGE.to_owned(),
@@ -126,7 +126,7 @@ fn deas(args: &DeaArgs, prefix: &str) -> anyhow::Result<SimulatedDeas> {
         let id = format!("{n}-{:032x}", u128::MAX - n as u128);
         let mut options = FacadeOptions::new(&id, "10.0.0.1", vec![STACK.to_owned()], n as u64);
         options.zone = format!("z{}", n % 3);
-        // they do not all speak at the same moment
+        // so that they do not all speak at the same moment
         let since_ms = now_ms - options.heartbeat_ms * n as u64 / args.deas.max(1) as u64;
         let memory_mb = i64::try_from(args.instances + args.starts)? * MEMORY_MB;
         deas.add(since_ms, options, memory_mb)?;
@@ -138,7 +138,7 @@ fn deas(args: &DeaArgs, prefix: &str) -> anyhow::Result<SimulatedDeas> {
     Ok(deas)
 }
 
-/// An instance that was started through a bridge, by its number among all.
+/// Returns an instance that was started through a bridge, by its number among all.
 fn running(mark: &str, slot: usize, number: usize) -> DeaStart {
     let (app, index) = (format!("bench-{}", number / OF_APP), number % OF_APP);
     DeaStart {
@@ -156,7 +156,7 @@ fn running(mark: &str, slot: usize, number: usize) -> DeaStart {
     }
 }
 
-/// A start request of one instance.
+/// Returns a start request for one instance.
 fn start(number: usize) -> Value {
     json!({
         "app": format!("bench-start-{number}"), "memory_mb": MEMORY_MB, "disk_mb": 0, "stack": STACK,
@@ -164,7 +164,7 @@ fn start(number: usize) -> Value {
     })
 }
 
-/// What the bridge says of itself.
+/// Asks the bridge for its state.
 async fn state(cluster: &Cluster) -> anyhow::Result<Value> {
     let subject = cluster.subjects.bridge_state(BRIDGE);
     let answer = cluster.bus.client.request(subject, "".into()).await?;
@@ -210,7 +210,7 @@ async fn rest(cluster: &Cluster, pid: u32, time: Duration) -> anyhow::Result<Res
     })
 }
 
-/// All that a bridge counts as dropped.
+/// Sums everything that a bridge counts as dropped.
 fn dropped(state: &Value) -> anyhow::Result<u64> {
     let all = state
         .as_object()

@@ -1,4 +1,4 @@
-//! Resident memory: of the auctioneer after the load, of a rep with no work, of a supervisor.
+//! Resident memory of the auctioneer after the load, of a rep without work, and of a supervisor.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::{cluster::Cluster, context::Global, process_usage};
 
 const CELL: &str = "bench-footprint";
 
-/// Starts a rep in a process of its own, measures it, and then the supervisor of an instance there.
+/// Starts a rep as a separate process, measures it, and then the supervisor of an instance there.
 pub(super) async fn measure(global: &Global, auctioneer: u32) -> anyhow::Result<Memory> {
     let url = global.url().context("no server")?;
-    // a cluster of its own, so that nothing is placed there
+    // its own cluster, so that nothing is placed there
     let prefix = "bench-footprint".to_owned();
     let rep = Part::start(
         &url,
@@ -51,7 +51,7 @@ pub(super) async fn measure(global: &Global, auctioneer: u32) -> anyhow::Result<
     })
 }
 
-/// Asks until the rep is there.
+/// Asks until the rep answers.
 async fn state(cluster: &Cluster) -> anyhow::Result<Envelope> {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
@@ -92,7 +92,7 @@ fn work(envelope: &Envelope) -> CellStart {
     }
 }
 
-/// The rep's child, once it has a child of its own: then it is set up.
+/// Returns the rep's child once that has a child of its own: then it is set up.
 async fn child(rep: u32) -> anyhow::Result<u32> {
     let end = Instant::now() + Duration::from_secs(20);
     loop {

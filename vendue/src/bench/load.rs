@@ -18,10 +18,10 @@ use super::{
 };
 use crate::cluster::Cluster;
 
-/// How long one array may take: the load is meant to be a heap.
+/// How long one array may take, as the load is meant to pile up.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A start request as small as people write it.
+/// Returns a start request as small as people write it.
 pub(crate) fn request(number: usize) -> placement::Request {
     let mut request = placement::Request::new(format!("bench-{number}"), 8, 8);
     request.run = Some(placement::Run {
@@ -31,7 +31,7 @@ pub(crate) fn request(number: usize) -> placement::Request {
     request
 }
 
-/// Starts one after another, each when the one before was answered.
+/// Sends starts one by one, each after the previous one was answered.
 pub(crate) async fn single<T: serde::Serialize>(
     cluster: &Cluster,
     rounds: usize,
@@ -65,11 +65,11 @@ pub(crate) struct Heap {
     pub(crate) requests: usize,
     pub(crate) array: usize,
     pub(crate) in_flight: usize,
-    /// Whether they have ids.
+    /// Whether the requests have ids.
     pub(crate) given_ids: bool,
 }
 
-/// Sends the arrays, and counts what is accepted.
+/// Sends the arrays, and counts the accepted requests.
 pub(crate) async fn batched(cluster: &Cluster, heap: Heap) -> anyhow::Result<Batched> {
     let in_flight = heap.in_flight;
     let array = heap.array.clamp(1, heap.requests.max(1));

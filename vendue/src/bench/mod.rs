@@ -1,4 +1,4 @@
-//! `vendue bench`: what this machine and this program do, beside what plain NATS does in the same run.
+//! `vendue bench`: what this machine and this program achieve, compared with plain NATS in the same run.
 
 mod apps;
 mod cells;
@@ -34,7 +34,7 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
-    /// Measures and prints.
+    /// Runs a benchmark and prints the results.
     pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match self {
             Bench::Cluster(args) => Box::pin(cluster::run_cluster(global, args)).await,
@@ -49,7 +49,7 @@ impl Bench {
 /// The spread of a measured time, in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Latency {
-    /// Half took at most this.
+    /// Half of the measurements took at most this.
     pub(crate) p50_us: f64,
     /// 99 of 100 took at most this.
     pub(crate) p99_us: f64,

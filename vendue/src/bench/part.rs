@@ -23,7 +23,7 @@ impl Part {
             .env("VENDUE_LOG", "error")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .process_group(0) // Ctrl-C is ours: parts end after the load
+            .process_group(0) // Ctrl-C goes only to us, as parts end after the load
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
@@ -31,7 +31,7 @@ impl Part {
         Ok(Self { child, pid })
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has.
     pub(super) fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
@@ -39,7 +39,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // it may have ended already
+        // it may already have ended
         let _ = self.child.start_kill();
     }
 }

@@ -1,5 +1,5 @@
-//! `vendue bench place`: how fast a policy places made-up jobs on made-up cells. One thread, no
-//! NATS; time is taken from when the pool is built.
+//! `vendue bench place`: how fast a policy places synthetic jobs on synthetic cells. It uses one thread and no NATS;
+//! time is measured once the pool is built.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ use crate::{
     table::Table,
 };
 
-/// Cells that the plain engine looks at: it is given the first jobs only, where all would take long.
+/// Number of cells that the plain engine may look at: it gets only the first jobs if all would take too long.
 const PLAIN_LOOKS: u32 = 1_000_000;
-/// A plan is timed so often …
+/// A plan is timed this many times …
 const TIMES: usize = 5;
 /// … unless that takes longer than this.
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub(crate) struct PlaceArgs {
     seed: u64,
 }
 
-/// What was found. Its keys are read by other programs.
+/// The results. Other programs read its keys.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Found {
     placements_per_second: f64,
@@ -55,7 +55,7 @@ struct Found {
     plain_placements_per_second: Option<f64>,
 }
 
-/// Measures and prints.
+/// Runs the bench and prints the results.
 pub(crate) fn run_place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exit> {
     let policy = policy_file::load(&args.policy)?;
     let found = measure(args, &policy);
@@ -104,8 +104,8 @@ fn measure(args: &PlaceArgs, policy: &Policy) -> Found {
     }
 }
 
-/// Plans until it took [`LONG_ENOUGH`] or [`TIMES`] times: how many were placed, and the shortest time, which
-/// other programs have disturbed least. A plan leaves the pool as it was, so each does the same.
+/// Plans until that took [`LONG_ENOUGH`], at most [`TIMES`] times. Returns how many were placed and the shortest time,
+/// which other programs have disturbed least. A plan leaves the pool unchanged, so each does the same work.
 fn fastest(mut plan: impl FnMut() -> placement::Plan) -> (usize, Duration) {
     let start = Instant::now();
     let (mut count, mut shortest) = (0, Duration::MAX);

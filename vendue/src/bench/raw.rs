@@ -1,4 +1,4 @@
-//! What plain NATS does on this machine, with bodies of the same sizes: the measure for the rest.
+//! What plain NATS achieves on this machine with bodies of the same sizes: the reference for the rest.
 
 use std::{
     sync::{
@@ -15,13 +15,12 @@ use shared::ask;
 
 use super::Latency;
 
-/// Raw subjects, beside the cluster's own.
+/// Raw subjects, separate from the cluster's own.
 pub(crate) const ECHO: &str = "bench.raw.echo";
 /// Every raw cell answers this one.
 pub(crate) const ALL: &str = "bench.raw.all";
 
-/// Answers everything on a subject with a body of this size: one raw cell, or the raw counterpart
-/// of an auctioneer.
+/// Answers everything on a subject with a body of this size: a raw cell, or the raw counterpart of an auctioneer.
 pub(crate) async fn serve(client: Client, subject: &str, answer: usize) -> anyhow::Result<()> {
     let mut questions = client.subscribe(subject.to_owned()).await?;
     let body = Bytes::from(vec![b'x'; answer]);
@@ -33,7 +32,7 @@ pub(crate) async fn serve(client: Client, subject: &str, answer: usize) -> anyho
     Ok(())
 }
 
-/// Requests one at a time.
+/// Times requests that are sent one at a time.
 pub(crate) async fn one_at_a_time(
     client: &Client,
     body: usize,
@@ -47,7 +46,7 @@ pub(crate) async fn one_at_a_time(
     .await
 }
 
-/// The same again and again, each time timed.
+/// Repeats an operation, timing each.
 async fn timed(
     rounds: usize,
     once: impl AsyncFn() -> anyhow::Result<()>,
@@ -61,8 +60,8 @@ async fn timed(
     Ok(Latency::of(took))
 }
 
-/// One question to all and all their answers, then one request: what a placement that asks all
-/// cells must cost at least.
+/// Times one question to all with all their answers, followed by one request: the minimum cost of a placement that asks
+/// all cells.
 pub(crate) async fn question_and_request(
     client: &Client,
     cells: usize,
@@ -94,7 +93,7 @@ pub(crate) async fn question_and_request(
     .await
 }
 
-/// Requests a second with this many in flight.
+/// Returns the requests per second with this many in flight.
 pub(crate) async fn rate(
     client: &Client,
     body: usize,

@@ -1,10 +1,10 @@
-//! What a run of `vendue bench cluster` found, for people and for programs.
+//! The results of `vendue bench cluster`, for people and for programs.
 
 use serde::Serialize;
 
 use super::Latency;
 
-/// Every figure of one run. Ratios are taken within the run: the machine's speed cancels out.
+/// Every figure of one run. Ratios are computed within the run, so the machine's speed cancels out.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) policy: String,
@@ -17,14 +17,14 @@ pub(crate) struct Report {
     pub(crate) memory: Memory,
 }
 
-/// Plain NATS in the same run, bodies of the same sizes.
+/// Plain NATS in the same run, with bodies of the same sizes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Raw {
-    /// One request and its reply.
+    /// One request with its reply.
     pub(crate) request: Latency,
-    /// One question to all cells with all their answers, then one request and its reply.
+    /// One question to all cells with all their answers, followed by one request with its reply.
     pub(crate) question_and_request: Latency,
-    /// Requests a second, 256 in flight.
+    /// Requests per second, with 256 in flight.
     pub(crate) requests_per_second: f64,
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct Single {
     pub(crate) requests: usize,
     pub(crate) placed: usize,
     pub(crate) latency: Latency,
-    /// p50 over the p50 of one raw request.
+    /// p50 divided by the p50 of one raw request.
     pub(crate) over_request: f64,
-    /// p50 over the p50 of one raw question to all and one request.
+    /// p50 divided by the p50 of one raw question to all and one request.
     pub(crate) over_question_and_request: f64,
 }
 
@@ -48,13 +48,13 @@ pub(crate) struct Batched {
     pub(crate) array: usize,
     pub(crate) in_flight: usize,
     pub(crate) accepted_per_second: f64,
-    /// As a share of the raw request rate.
+    /// Relative to the raw request rate.
     pub(crate) share_of_raw: f64,
     /// Where the time goes.
     pub(crate) cpu: Cpu,
 }
 
-/// Processor time for each accepted start, microseconds, by process.
+/// Processor time per accepted start, in microseconds, by process.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[allow(clippy::struct_field_names)] // units end a name
 pub(crate) struct Cpu {
@@ -64,25 +64,25 @@ pub(crate) struct Cpu {
     pub(crate) client_us: f64,
 }
 
-/// The auctioneer while nothing is asked of it: it only hears the cells.
+/// The auctioneer without requests, while it only hears the cells.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Adverts {
     pub(crate) seconds: f64,
-    /// Of one core.
+    /// In per cent of one core.
     pub(crate) auctioneer_cpu_percent: f64,
-    /// Messages of cells that it did not use, in the whole run: its client was too slow, or they were
-    /// malformed, outdated or too large.
+    /// Cells' messages that it did not use in the whole run: its client was too slow, or they were malformed, outdated
+    /// or too large.
     pub(crate) dropped: u64,
-    /// Cells it knew at the end.
+    /// Number of cells it knew at the end.
     pub(crate) cells_known: usize,
 }
 
-/// Resident memory, KiB.
+/// Resident memory, in KiB.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[allow(clippy::struct_field_names)] // units end a name
 pub(crate) struct Memory {
     pub(crate) auctioneer_kib: u64,
-    /// A rep in a process of its own, with no work.
+    /// A rep in a separate process, without work.
     pub(crate) rep_kib: u64,
     /// The supervisor of one instance.
     pub(crate) supervisor_kib: u64,
@@ -101,7 +101,7 @@ pub(super) fn mib(kib: u64) -> String {
 }
 
 impl Report {
-    /// Rows of a table: what, the figure, and beside what it stands.
+    /// Returns the rows of a table: what, the figure, and its context.
     pub(crate) fn rows(&self) -> Vec<[String; 3]> {
         let raw = &self.raw;
         let mut rows = vec![

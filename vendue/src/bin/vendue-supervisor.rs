@@ -1,6 +1,6 @@
-//! The supervisor of one instance as a program of its own. `vendue supervise` does the same; this
-//! one is there because there is one for each instance, and a program that holds nothing else takes
-//! half the memory. A rep uses it where it stands beside `vendue`.
+//! The supervisor of one instance as a separate program. `vendue supervise` does the same, but as there is one
+//! supervisor for each instance, a program that contains nothing else halves the memory. A rep uses it if it is in the
+//! same directory as `vendue`.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Refusing to start what runs already: outside a manager nobody can see that an app is
-//! started twice, in two requests, and a person hardly means to.
+//! Refuses to start what already runs: outside a manager nobody can tell that an app was started twice, in two
+//! requests, which a person rarely intends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +17,14 @@ use crate::{
     output::counted,
 };
 
-/// Fails if instances of the requested apps run or wait that belong to other requests. A request
-/// that names indices is only refused for those. `requests` is one start request or an array.
+/// Fails if instances of the requested apps that belong to other requests run or wait. A request that names indices is
+/// only refused for those. `requests` is one start request or an array.
 pub(crate) async fn refuse(cluster: &Cluster, requests: &Value) -> anyhow::Result<()> {
     let all = match requests {
         Value::Array(many) => many.as_slice(),
         one => std::slice::from_ref(one),
     };
-    // an invalid request in an array is answered by the auctioneer
+    // the auctioneer reports an invalid request in an array
     let all: Vec<Request> = all
         .iter()
         .filter_map(|request| serde_json::from_value(request.clone()).ok())
@@ -34,11 +34,11 @@ pub(crate) async fn refuse(cluster: &Cluster, requests: &Value) -> anyhow::Resul
     let only = apps.first().copied().filter(|_| apps.len() == 1);
     let answers = instances::held_and_queued(cluster, only).await;
     let answers = match answers {
-        // where no cell is, nothing runs; a lost connection says nothing of that
+        // without cells nothing runs; a lost connection does not prove that
         Err(e) if is_unreachable(&e) => return cluster.check_connected(),
         answers => answers?,
     };
-    // no manager may answer now, and still its instances run
+    // even if no manager answers now, its instances run
     let mut of_manager = answers
         .instances
         .iter()
@@ -57,7 +57,7 @@ fn is_unreachable(error: &anyhow::Error) -> bool {
     failure.is_some_and(|failure| failure.code == failure_code::UNREACHABLE)
 }
 
-/// What is there already, by app.
+/// What already exists, by app.
 #[derive(Debug, Default)]
 struct Existing {
     indices: BTreeSet<u32>,
@@ -106,8 +106,7 @@ fn by_app(requests: &[Request]) -> BTreeMap<&str, Vec<&Request>> {
     by_app
 }
 
-/// Whether an instance belongs to one of these very requests: a repeat of the same id is not a
-/// second start.
+/// Returns whether an instance belongs to one of these requests themselves: repeating an id is not a second start.
 fn is_own(requests: &[&Request], instance: &Instance) -> bool {
     requests.iter().any(|request| {
         let (kind, index) = (instance.kind, instance.index);
@@ -206,7 +205,7 @@ mod tests {
             said.contains("a runs already: 2 queued (indices 3-4)"),
             "{said}"
         );
-        // what ended, and another app, are no hindrance
+        // ended instances and other apps do not matter
         let ended = answers(&["lrp 0 crashed 1", "lrp 1 exited 1"], &[]);
         assert_eq!(all(&[json!({})], &ended), None);
         assert_eq!(all(&[json!({"app": "b"})], &running), None);

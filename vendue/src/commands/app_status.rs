@@ -1,4 +1,4 @@
-//! What an app's instances amount to: which of them count now, and which are history.
+//! The overall state of an app's instances: which of them count now, and which are history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,23 +7,23 @@ use shared::wire::{InstanceState, QueuedGroup};
 
 use super::instances::{self, Located};
 
-/// How many instances are in each state; `queued` counts as one.
+/// Number of instances in each state; `queued` counts as one.
 pub(crate) type Counts = BTreeMap<&'static str, usize>;
 
 /// One app at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AppStatus<'a> {
-    /// What lives, and of each index without a living instance the one that ended last, unless
-    /// somebody stopped it or another one waits for room.
+    /// Living instances and, for each index without one, the instance that ended last, unless somebody stopped it or
+    /// another one waits for room.
     pub(crate) now: Vec<&'a Located>,
-    /// All others: cells remember what ended for some minutes.
+    /// All others, as cells remember ended instances for some minutes.
     pub(crate) earlier: Vec<&'a Located>,
-    /// Instances that wait for room.
+    /// Number of instances that wait for room.
     pub(crate) queued: usize,
 }
 
 impl<'a> AppStatus<'a> {
-    /// Sorts out one app's instances and groups.
+    /// Classifies one app's instances and groups.
     pub(crate) fn new<'q>(
         instances: impl IntoIterator<Item = &'a Located>,
         queued: impl IntoIterator<Item = &'q QueuedGroup>,
@@ -60,18 +60,18 @@ impl<'a> AppStatus<'a> {
         self.earlier.extend(ended);
     }
 
-    /// How many there should be, as far as is known: what counts now and what is queued.
+    /// Returns how many there should be, as far as is known: those that count now and those that are queued.
     pub(crate) fn listed(&self) -> usize {
         self.now.len() + self.queued
     }
 
-    /// How many run.
+    /// Returns how many run.
     pub(crate) fn running(&self) -> usize {
         let runs = |located: &&&Located| located.instance.state == InstanceState::Running;
         self.now.iter().filter(runs).count()
     }
 
-    /// Those that count now and ended badly: crashed, or an LRP that exited by itself.
+    /// Returns those that count now and ended badly: crashed, or an LRP that exited by itself.
     pub(crate) fn failed(&self) -> impl Iterator<Item = &'a Located> {
         self.now.iter().copied().filter(|located| {
             matches!(
@@ -81,7 +81,7 @@ impl<'a> AppStatus<'a> {
         })
     }
 
-    /// Whether something runs, or everything was a task and exited well.
+    /// Returns whether something runs, or everything was a task and exited well.
     pub(crate) fn is_well(&self) -> bool {
         let done = |located: &&Located| {
             located.instance.kind == Kind::Task && located.instance.state == InstanceState::Exited
@@ -90,7 +90,7 @@ impl<'a> AppStatus<'a> {
         self.running() > 0 || all_done
     }
 
-    /// By state, what counts now.
+    /// Counts by state what counts now.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = counts(&self.now);
         if self.queued > 0 {
@@ -99,12 +99,12 @@ impl<'a> AppStatus<'a> {
         counts
     }
 
-    /// By state, what is history.
+    /// Counts by state what is history.
     pub(crate) fn earlier_counts(&self) -> Counts {
         counts(&self.earlier)
     }
 
-    /// `2 of 3 running, 1 queued (earlier: 6 exited)`.
+    /// Formats `2 of 3 running, 1 queued (earlier: 6 exited)`.
     pub(crate) fn in_words(&self) -> String {
         let (running, listed) = (self.running(), self.listed());
         let others = self.counts();
@@ -125,7 +125,7 @@ impl<'a> AppStatus<'a> {
         words
     }
 
-    /// `1 crashed, 6 stopped`; none without any.
+    /// Formats `1 crashed, 6 stopped`; none if there are none.
     pub(crate) fn earlier_in_words(&self) -> Option<String> {
         let earlier = self.earlier_counts();
         (!earlier.is_empty()).then(|| in_words(&earlier))
@@ -133,7 +133,7 @@ impl<'a> AppStatus<'a> {
 }
 
 impl AppStatus<'_> {
-    /// Counts of instances that have all ended: `2 crashed, 1 stopped`.
+    /// Formats counts of instances that have all ended: `2 crashed, 1 stopped`.
     pub(crate) fn ended_in_words(instances: &[Located]) -> String {
         in_words(&counts(&instances.iter().collect::<Vec<_>>()))
     }
@@ -161,7 +161,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// An instance from a text like `lrp 0 running 1`: kind, index, state, age in milliseconds.
+    /// Parses an instance like `lrp 0 running 1`: kind, index, state, age in milliseconds.
     pub(crate) fn located(text: &str) -> Located {
         let words: Vec<&str> = text.split(' ').collect();
         let [kind, index, state, age_ms] = words[..] else {
@@ -185,7 +185,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A group of queued instances.
+    /// Returns a group of queued instances.
     pub(crate) fn group(indices: &str) -> QueuedGroup {
         serde_json::from_value(json!({
             "request": "r-1", "app": "a", "kind": "lrp", "indices": indices,
@@ -208,7 +208,7 @@ pub(crate) mod tests {
             ("lrp 0 running 1", "1-2", "1 of 3 running, 2 queued", true),
             ("", "0", "0 of 1 running, 1 queued", false),
             ("lrp 0 crashed 1", "", "0 of 1 running, 1 crashed", false),
-            // earlier lives of an index
+            // earlier instances of an index
             (
                 "lrp 0 running 1, lrp 0 exited 5, lrp 0 crashed 9",
                 "",
@@ -221,7 +221,7 @@ pub(crate) mod tests {
                 "0 of 1 running, 1 queued (earlier: 1 crashed)",
                 false,
             ),
-            // what was stopped is not missing
+            // a stopped instance is not missing
             (
                 "lrp 0 running 1, lrp 1 stopped 1",
                 "",
@@ -234,7 +234,7 @@ pub(crate) mod tests {
                 "no instance (earlier: 1 stopped)",
                 false,
             ),
-            // two of one index both count
+            // two instances of one index both count
             ("lrp 0 running 1, lrp 0 running 2", "", "2 running", true),
             ("task 0 exited 1, task 1 exited 1", "", "2 exited", true),
             (

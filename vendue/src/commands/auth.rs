@@ -129,7 +129,7 @@ enum PrintFormat {
 }
 
 impl AuthArgs {
-    /// Does what was asked for; nothing here needs a cluster.
+    /// Runs the subcommand; none of them needs a cluster.
     pub(crate) fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match &self.command {
             AuthCommand::Init => self.init(global),

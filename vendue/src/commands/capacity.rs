@@ -78,7 +78,7 @@ impl CapacityArgs {
     }
 }
 
-/// Counts, and starts nothing.
+/// Counts without starting anything.
 pub(crate) async fn capacity(global: &Global, args: &CapacityArgs) -> anyhow::Result<Exit> {
     let request = args.request()?;
     let other = args.policy.as_deref().map(policy_file::load).transpose()?;
@@ -126,7 +126,7 @@ fn on_scenario(
     ))
 }
 
-/// The auctioneer's own policy, and its own pool.
+/// Asks an auctioneer, which uses its own policy and pool.
 async fn live(global: &Global, request: &Request) -> anyhow::Result<CapacityAnswer> {
     let cluster = Cluster::connect(global).await?;
     let subject = cluster.subjects.capacity();
@@ -135,7 +135,7 @@ async fn live(global: &Global, request: &Request) -> anyhow::Result<CapacityAnsw
         .await
 }
 
-/// Another policy than the auctioneer's: its cells are fetched and counted here.
+/// Counts by another policy than the auctioneer's: its cells are fetched and counted here.
 async fn by_policy(
     global: &Global,
     policy: &Policy,
@@ -171,7 +171,7 @@ fn answer(by: &str, policy: &Policy, cells: usize, capacity: Capacity) -> Capaci
     }
 }
 
-/// The expected work, as a table.
+/// Prints the expected work as a table.
 fn print_expected(expected: &Expected) -> anyhow::Result<()> {
     let source = match expected.requests {
         0 => "given by the policy".to_owned(),

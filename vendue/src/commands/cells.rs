@@ -1,4 +1,5 @@
-//! `cells`: the pool as an auctioneer sees it, one cell as it says itself, and what operators change.
+//! `cells`: shows the pool as an auctioneer sees it or one cell as it describes itself, and changes operators'
+//! settings.
 
 use comfy_table::Cell;
 use serde_json::Value;
@@ -50,7 +51,7 @@ fn attribute(text: &str) -> Result<(String, Value), String> {
     Ok((name.to_owned(), value))
 }
 
-/// Lists cells, or does what was asked of one.
+/// Lists cells, or runs the subcommand on one.
 pub(crate) async fn cells(global: &Global, args: &CellsArgs) -> anyhow::Result<Exit> {
     match &args.command {
         None => list(global, &args.conditions).await,
@@ -85,7 +86,7 @@ async fn show(global: &Global, cell: &str) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Texts without quotes, lists with commas.
+/// Formats a value: texts without quotes, lists with commas.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -147,7 +148,8 @@ async fn list(global: &Global, conditions: &[Condition]) -> anyhow::Result<Exit>
     Ok(Exit::Ok)
 }
 
-/// A column more where a cell keeps work away, or all are asked for, and one where a cell has devices.
+/// Prints the cells. There is an extra column if a cell keeps work away or all columns are requested, and one if a cell
+/// has devices.
 fn print(cells: &[PoolCell], wide: bool) -> anyhow::Result<()> {
     let mut header = vec![
         "CELL",
@@ -189,7 +191,7 @@ fn print(cells: &[PoolCell], wide: bool) -> anyhow::Result<()> {
     Ok(table.print()?)
 }
 
-/// Whom a cell with room takes work of only, so that others get nothing there.
+/// Describes whose work a cell with room takes exclusively, so that others get nothing there.
 fn kept_for(cell: &placement::Cell) -> String {
     let mut kept = Vec::new();
     if cell.reserved {

@@ -1,4 +1,4 @@
-//! `--where 'platform<20260301'`: cells picked by what they say of themselves.
+//! `--where 'platform<20260301'`: selects cells by their own descriptions.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
@@ -23,7 +23,7 @@ enum Operator {
     AtLeast,
 }
 
-/// What a value can be compared with.
+/// The kind of value that a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     Number,
@@ -33,7 +33,7 @@ enum Holds {
     Anything,
 }
 
-/// The longer ones first: `<=` begins like `<`.
+/// Longer operators first, as `<=` begins like `<`.
 const OPERATORS: [(&str, Operator); 6] = [
     ("!=", Operator::IsNot),
     ("<=", Operator::AtMost),
@@ -43,7 +43,7 @@ const OPERATORS: [(&str, Operator); 6] = [
     (">", Operator::More),
 ];
 
-/// Every field, and what a cell says that does not name it.
+/// Returns every field, with its value for a cell that does not name it.
 fn fields() -> Value {
     let counted = json!({
         "cell": "", "index": 0, "total": {}, "available": {}, "starting": 0, "apps": {}, "tasks": 0,
@@ -55,7 +55,7 @@ fn fields() -> Value {
     Value::Object(fields.flatten().collect())
 }
 
-/// The names of all fields.
+/// Returns the names of all fields.
 pub(crate) fn field_names() -> Vec<String> {
     let known = fields();
     let names = known.as_object().into_iter().flatten();
@@ -103,7 +103,7 @@ impl FromStr for Condition {
     }
 }
 
-/// The parts with names of the operator's choice, and how they stand in the list of parts.
+/// The fields whose parts have names chosen by the operator, and how they appear in the list of parts.
 const NAMED: [(&str, &str); 2] = [("extra.", "extra.NAME"), ("devices.", "devices.NAME")];
 
 fn known_part(parts: &[&str], part: &str) -> bool {
@@ -114,7 +114,7 @@ fn known_part(parts: &[&str], part: &str) -> bool {
     parts.contains(&part) || named
 }
 
-/// The parts of the fields that have the same parts on every cell.
+/// Returns the parts of a field that has the same parts on every cell.
 fn parts(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "total" | "available" => Some(&[
@@ -131,7 +131,7 @@ fn parts(name: &str) -> Option<&'static [&'static str]> {
 }
 
 impl Condition {
-    /// Refuses a part that no cell has: it would be true of none, without a word.
+    /// Rejects a part that no cell has: it would silently match none.
     fn check_part(&self, default: &Value) -> Result<(), String> {
         let (name, part) = match self.field.split_once('.') {
             None => (self.field.as_str(), None),
@@ -159,7 +159,7 @@ impl Condition {
         ))
     }
 
-    /// Refuses what a field of its kind can never be: it would be true of no cell, without a word.
+    /// Rejects a value that a field of its kind can never have: it would silently match no cell.
     fn check_value(&self, default: &Value) -> Result<(), String> {
         let (field, value) = (&self.field, &self.value);
         let holds = self.holds(default);
@@ -196,7 +196,7 @@ impl Condition {
         })
     }
 
-    /// What the field holds on every cell.
+    /// Returns what the field holds on every cell.
     fn holds(&self, default: &Value) -> Holds {
         let (name, part) = match self.field.split_once('.') {
             None => (self.field.as_str(), None),
@@ -212,7 +212,7 @@ impl Condition {
         if let Some(field) = Attributes::FIELDS.iter().find(|field| field.name == name) {
             return of_shape(field.shape);
         }
-        // what cells count, in all or by name
+        // cells count these, in total or by name
         match default {
             Value::Number(_) => Holds::Number,
             Value::Bool(_) => Holds::Flag,
@@ -221,7 +221,7 @@ impl Condition {
         }
     }
 
-    /// Whether the cell is one of those.
+    /// Returns whether the cell satisfies the condition.
     pub(crate) fn accepts(&self, cell: &Cell) -> bool {
         let said = self.said(cell);
         match &said {
@@ -235,7 +235,7 @@ impl Condition {
                     _ => false,
                 }
             }
-            // what is not said is different from everything, and neither less nor more
+            // an absent value differs from everything, and is neither less nor more
             Value::Null | Value::Object(_) => self.operator == Operator::IsNot,
             said => self
                 .compare(said)
@@ -243,7 +243,7 @@ impl Condition {
         }
     }
 
-    /// What the cell says of the field; a platform is its stamp.
+    /// Returns the cell's value for the field; for a platform, its stamp.
     fn said(&self, cell: &Cell) -> Value {
         let cell = serde_json::to_value(cell).unwrap_or_default();
         let field = if self.field == "platform" {
@@ -272,7 +272,7 @@ impl Condition {
             Some(extra) => whole["extra"].get(extra),
             None => whole.get(part),
         };
-        // what is counted and not there is 0
+        // something counted that is absent is 0
         let counted =
             matches!(name, "apps" | "owners" | "tags") || extra.is_some() || part == "cpu_millis";
         found
@@ -284,8 +284,8 @@ impl Condition {
         matches!(self.field.as_str(), "next_reboot" | "last_boot")
     }
 
-    /// The cell's word against the given one. Dates and stamps are compared as exactly as given:
-    /// `platform=20260301` is true of every image of that day.
+    /// Compares the cell's value with the given one. Dates and stamps are compared to the given precision:
+    /// `platform=20260301` matches every image of that day.
     fn compare(&self, said: &Value) -> Option<Ordering> {
         let given = self.value.as_str();
         if let Some(said) = said.as_f64() {
@@ -304,7 +304,7 @@ impl Condition {
     }
 }
 
-/// A date with its time; anything else as it is.
+/// Completes a date with its time; anything else stays as it is.
 fn full(date: &str) -> String {
     if date.len() == 10 && is_date(date) {
         return format!("{date}T00:00:00Z");

@@ -1,4 +1,4 @@
-//! How a role reaches NATS, as the file of its settings may say it.
+//! How a role reaches NATS, as the file with its settings may specify it.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ pub(crate) struct Connection {
 const DEFAULT_PREFIX: &str = "vendue";
 
 impl Connection {
-    /// Every key, with its default or an example.
+    /// Returns every key, with its default or an example.
     pub(crate) fn example() -> Self {
         let text = |text: &str| Some(text.to_owned());
         let path = |path: &str| Some(PathBuf::from(path));
@@ -50,12 +50,12 @@ impl Connection {
         }
     }
 
-    /// The keys as a table, without those that are not set.
+    /// Returns the keys that are set as a table.
     pub(crate) fn table(&self) -> anyhow::Result<Table> {
         Ok(Table::try_from(self)?)
     }
 
-    /// These, and the flags over them.
+    /// Returns these settings with the flags on top.
     pub(crate) fn with_flags(self, global: &Global) -> Self {
         let flags = global.clone();
         let prefix = Some(flags.prefix).filter(|prefix| prefix != DEFAULT_PREFIX);
@@ -73,8 +73,8 @@ impl Connection {
         }
     }
 
-    /// What counts in the end: the flags, else the environment, else these. A context that a flag names
-    /// brings its own, and one of the file is not used for a server that somebody else names.
+    /// Returns the effective settings: the flags, else the environment, else these. A context named by a flag brings
+    /// its own settings, and one in the file is not used for a server named elsewhere.
     pub(crate) fn under(self, global: &Global) -> Global {
         let mut all = global.clone();
         if all.prefix == DEFAULT_PREFIX {
@@ -89,7 +89,7 @@ impl Connection {
         all.creds = global.creds().or(self.creds);
         all.nkey = global.nkey().or(self.nkey);
         all.tls_ca = tls.ca.or(self.tls_ca);
-        // a certificate and its key stay together
+        // a certificate and its key belong together
         let own = tls.cert.is_some() || tls.key.is_some();
         (all.tls_cert, all.tls_key) = if own {
             (tls.cert, tls.key)
@@ -103,8 +103,8 @@ impl Connection {
     }
 }
 
-/// Warns of files with the role's secrets that every user of the machine may read: instances are users of it.
-/// The file of the settings is one if the address in it has a token or a password.
+/// Warns of files with the role's secrets that every user of the machine may read, as instances run as users of it. The
+/// settings file is one of them if its address contains a token or a password.
 pub(crate) fn warn_of_open_files(
     options: &NatsOptions,
     settings: Option<&PathBuf>,
@@ -118,7 +118,7 @@ pub(crate) fn warn_of_open_files(
     Ok(())
 }
 
-/// Reads a role's file: how it reaches NATS, and its own settings. What is wrong is shown with its line.
+/// Reads a role's file: how it reaches NATS, and its own settings. An error shows the line.
 pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> anyhow::Result<(Connection, T)> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string());
     let text = text.map_err(|e| Usage::because(format_args!("{e:#}")))?;

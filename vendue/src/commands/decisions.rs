@@ -1,4 +1,4 @@
-//! Decisions as people read them: of a scenario file, of a dry run, and decided again.
+//! Prints decisions for people: of a scenario file, of a dry run, and of a decision made again.
 
 use comfy_table::Cell;
 use placement::{DecisionReport, Rating, Tally, joined};
@@ -9,7 +9,7 @@ use crate::{
     table::Table,
 };
 
-/// A table of decisions, then what is explained of each.
+/// Prints a table of decisions, followed by the explanations of each.
 pub(crate) fn print(decisions: &[DecisionReport]) -> anyhow::Result<()> {
     let rated = if decisions.iter().any(|d| d.score.is_some()) {
         "SCORE"
@@ -43,20 +43,20 @@ pub(crate) fn print(decisions: &[DecisionReport]) -> anyhow::Result<()> {
     decisions.iter().try_for_each(explain)
 }
 
-/// `5 placed, 1 unplaced`.
+/// Formats `5 placed, 1 unplaced`.
 pub(crate) fn counts(decisions: &[DecisionReport]) -> String {
     let placed = decisions.iter().filter(|d| d.cell.is_some()).count();
     format!("{placed} placed, {} unplaced", decisions.len() - placed)
 }
 
-/// Why it is unplaced, or from how many equally good cells it was drawn.
+/// Explains why it is unplaced, or from how many equally good cells it was drawn.
 fn reason(decision: &DecisionReport) -> String {
     let is_rated = decision.cost.or(decision.score).is_some();
     match (&decision.cell, decision.finalists.len()) {
         (None, _) if decision.stages.is_empty() => why(decision.reason.as_deref(), &decision.tally),
-        // the stages tell the numbers
+        // the stages give the numbers
         (None, _) => decision.reason.clone().unwrap_or_default(),
-        // where an answer would be too large the others are not told
+        // if an answer would be too large, the others are left out
         (Some(_), 0) if is_rated => "among the best".to_owned(),
         (Some(_), 0) => "passed every stage".to_owned(),
         (Some(_), 1) if is_rated => "the best".to_owned(),
@@ -93,7 +93,7 @@ fn explain(decision: &DecisionReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `cost 0.5` or `score 0.5`.
+/// Formats `cost 0.5` or `score 0.5`.
 fn words(rating: Rating) -> String {
     match rating {
         Rating::Cost(cost) => format!("cost {}", number(cost)),
@@ -101,14 +101,14 @@ fn words(rating: Rating) -> String {
     }
 }
 
-/// What was dropped, under its stage's name, which is not said again.
+/// Describes what a stage dropped, without repeating the stage's name.
 fn dropped(tally: &Tally, stage: &str) -> String {
     let words = tally.in_words();
     let rest = words.strip_prefix(&format!("{stage}: "));
     rest.map_or(words.clone(), str::to_owned)
 }
 
-/// The best of the cells that were rated and did not win.
+/// Returns the best of the cells that were rated but did not win.
 fn runner_up(decision: &DecisionReport) -> Option<String> {
     let winner = decision.cell.as_deref()?;
     let others = decision.ratings.iter().filter(|s| *s.cell != *winner);

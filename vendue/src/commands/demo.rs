@@ -1,4 +1,4 @@
-//! `demo`: a cluster at work, shown with the very commands that people type.
+//! `demo`: shows a cluster at work, using the commands that people type.
 
 use crate::context::Exit;
 use std::{
@@ -25,20 +25,20 @@ pub(crate) struct DemoArgs {
     policy: String,
 }
 
-/// The examples, for a demo far from a checkout.
+/// The examples, for a demo outside a checkout.
 const EXAMPLES: [(&str, &str); 3] = [
     ("web.json", include_str!("../../../examples/web.json")),
     ("worker.json", include_str!("../../../examples/worker.json")),
     ("task.json", include_str!("../../../examples/task.json")),
 ];
 
-/// How long the cluster may take for anything; a slow machine is no failure.
+/// How long the cluster may take for anything; a slow machine is not a failure.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs the whole demo; everything it starts ends with it, also after Ctrl-C.
+/// Runs the whole demo; everything it starts ends with it, even after Ctrl-C.
 pub(crate) async fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
     let args = args.clone();
-    // it waits for programs as a script does
+    // it waits for programs like a script
     tokio::task::spawn_blocking(move || show(&args)).await?
 }
 
@@ -109,7 +109,7 @@ fn fetch_pages(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One GET, by hand.
+/// Sends one GET request, without an HTTP client.
 fn fetch(address: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address).with_context(|| address.to_owned())?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -130,7 +130,7 @@ fn kill_an_instance(cluster: &Cluster) -> anyhow::Result<()> {
     let raw = raw.and_then(Pid::from_raw).context("it has no process")?;
     let args = ["events", "web", "--count", "2", "--for", "10s"];
     let mut events = cluster.command(&args).stderr(Stdio::piped()).spawn()?;
-    // it says on standard error that it listens
+    // it reports on standard error that it listens
     let mut heard = String::new();
     let stderr = events.stderr.take().context("no stderr")?;
     BufReader::new(stderr).read_line(&mut heard)?;
@@ -162,7 +162,7 @@ fn ask_too_much(cluster: &Cluster) -> anyhow::Result<()> {
     cluster.run(&["explain", "huge"], 0)
 }
 
-/// A cluster of the demo's own.
+/// The demo's own cluster.
 struct Cluster {
     child: Child,
     url: String,
@@ -199,7 +199,7 @@ impl Cluster {
             return Err(anyhow!("`vendue up` ended with {status}"));
         }
         let said: Value = serde_json::from_str(&line)?;
-        // without an address the commands would go to whatever cluster is at the usual one
+        // without an address, the commands would go to whatever cluster is at the default one
         let Some(url) = said["nats"].as_str() else {
             let why = said["error"]["message"].as_str().unwrap_or(line.trim());
             return Err(anyhow!("`vendue up` failed: {why}"));
@@ -211,13 +211,13 @@ impl Cluster {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        // the program is there: it runs
+        // the program exists, as it is running
         let mut command = program().unwrap_or_else(|_| Command::new("vendue"));
         command.args(args).env("NATS_URL", &self.url);
         command
     }
 
-    /// Runs a command as it would be typed and shows what it prints.
+    /// Runs a command as it would be typed, showing its output.
     fn run(&self, args: &[&str], code: i32) -> anyhow::Result<()> {
         let typed = args.join(" ");
         output::say(format_args!("$ vendue {typed}"))?;
@@ -244,7 +244,7 @@ impl Cluster {
         self.all_instances(&["ps", app, "--output", "json"])
     }
 
-    /// Stops these apps, takes the cluster down, and looks whether any process of it is left.
+    /// Stops these apps, takes the cluster down, and checks whether any process of it is left.
     fn end(mut self, apps: &[&str]) -> anyhow::Result<()> {
         let family = descendants(self.child.id());
         step("Everything stops")?;
@@ -278,13 +278,13 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // after a failure: what it runs dies with it
+        // after a failure; everything it runs dies with it
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// This program, with an environment in which only the demo says where the cluster is.
+/// Returns this program, with an environment in which only the demo says where the cluster is.
 fn program() -> anyhow::Result<Command> {
     let mut command = Command::new(env::current_exe()?);
     for name in ["NATS_URL", "NATS_CREDS", "VENDUE_PREFIX", "VENDUE_CELL"] {
@@ -293,7 +293,7 @@ fn program() -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Tries until it works.
+/// Retries until it works.
 fn eventually<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -307,13 +307,13 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<T>) -> any
     }
 }
 
-/// Whether it is the same process that is there now, and not only kept for its parent.
+/// Returns whether the same process still runs, rather than only being kept for its parent.
 fn still_runs(process: &Process) -> bool {
     Process::read(process.pid)
         .is_some_and(|now| now.started_ticks == process.started_ticks && !now.has_ended())
 }
 
-/// The example files: those of the checkout we are in, else copies.
+/// The example files: those of the current checkout, else copies.
 struct Examples {
     dir: PathBuf,
     _copies: Option<TempDir>,

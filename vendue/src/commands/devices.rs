@@ -1,4 +1,4 @@
-//! Sets of devices as options give them and tables show them.
+//! Sets of devices, as options specify them and tables show them.
 
 use placement::{DeviceNeed, DeviceSet, DeviceShares, Resources};
 
@@ -8,8 +8,8 @@ const NEED: &str =
 /// What `--devices` of a cell expects.
 const SET: &str = "expected NAME=NxEACH or NAME=NxEACH:MODEL, such as gpu=8x1000:V100M32";
 
-/// What an instance needs: `gpu=2` all of two devices, `gpu=1x220` so much of one, `gpu=1x220:T4|P100`
-/// of these models only.
+/// Parses an instance's need: `gpu=2` all of two devices, `gpu=1x220` this amount of one, `gpu=1x220:T4|P100` of these
+/// models only.
 pub(crate) fn need(text: &str) -> Result<(String, DeviceNeed), String> {
     let wrong = || format!("{text:?}: {NEED}");
     let (name, count, amount, models) = parts(text).ok_or_else(wrong)?;
@@ -26,7 +26,7 @@ pub(crate) fn need(text: &str) -> Result<(String, DeviceNeed), String> {
     Ok((name.to_owned(), need))
 }
 
-/// A cell's set: `gpu=8x1000`, with its model `gpu=8x1000:V100M32`.
+/// Parses a cell's set: `gpu=8x1000`, with its model `gpu=8x1000:V100M32`.
 pub(crate) fn set(text: &str) -> Result<(String, DeviceSet), String> {
     let wrong = || format!("{text:?}: {SET}");
     let (name, count, each, model) = parts(text).ok_or_else(wrong)?;
@@ -38,7 +38,7 @@ pub(crate) fn set(text: &str) -> Result<(String, DeviceSet), String> {
 
 type Parts<'t> = (&'t str, &'t str, Option<&'t str>, Option<&'t str>);
 
-/// `NAME=NxAMOUNT:MODEL` in its parts.
+/// Splits `NAME=NxAMOUNT:MODEL` into its parts.
 fn parts(text: &str) -> Option<Parts<'_>> {
     let (name, rest) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
     let (amounts, model) = match rest.split_once(':') {
@@ -52,7 +52,7 @@ fn parts(text: &str) -> Option<Parts<'_>> {
     Some((name, count, amount, model))
 }
 
-/// Which devices: `gpu 0,3 (220 each)`; a dash without any.
+/// Formats which devices are given: `gpu 0,3 (220 each)`; a dash if there are none.
 pub(crate) fn given(shares: &DeviceShares) -> String {
     let one = |(name, share): (&String, &placement::DeviceShare)| {
         let numbers: Vec<String> = share.numbers.iter().map(u32::to_string).collect();
@@ -65,7 +65,7 @@ pub(crate) fn given(shares: &DeviceShares) -> String {
     all.join("; ")
 }
 
-/// What is free of a cell's devices: `gpu 5600/8000 (3 of 8 all free)`; a dash without any.
+/// Formats what is free of a cell's devices: `gpu 5600/8000 (3 of 8 all free)`; a dash if there are none.
 pub(crate) fn free(available: &Resources, total: &Resources) -> String {
     let one = |(name, all): (&String, &DeviceSet)| {
         let left = available.devices.get(name);

@@ -1,4 +1,4 @@
-//! `drain`, `cordon`, `uncordon`: take a cell out of service, and back.
+//! `drain`, `cordon`, `uncordon`: take a cell out of service and put it back.
 
 use std::time::Duration;
 
@@ -41,12 +41,12 @@ pub(crate) struct CordonArgs {
     cell: String,
 }
 
-/// Between two looks at what is left.
+/// Pause between two looks at what is left.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How much longer than its deadline a drain may take: instances have a grace period.
+/// How much longer than its deadline a drain may take, as instances have a grace period.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Asks a cell to drain, and follows it.
+/// Asks a cell to drain, and follows the drain.
 pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<Exit> {
     placement::check_name("CELL", &args.cell).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
@@ -123,7 +123,7 @@ fn note_if_forgotten(cell: &str, kept: bool) {
     }
 }
 
-/// Returns when the cell has nothing left and, if that was asked for, its rep has ended.
+/// Returns when the cell has nothing left and, if requested, its rep has ended.
 async fn follow(cluster: &Cluster, args: &DrainArgs) -> anyhow::Result<()> {
     let until = Instant::now() + args.deadline + PATIENCE;
     let mut said = String::new();
@@ -136,7 +136,7 @@ async fn follow(cluster: &Cluster, args: &DrainArgs) -> anyhow::Result<()> {
                 }
                 return Ok(());
             }
-            // a rep that ends may have got the question and not answer it any more
+            // a rep that is ending may have received the question without answering it any more
             Err(error) if args.exit && is_unanswered(&error) && Instant::now() < until => continue,
             Err(error) => return Err(error),
         };
@@ -167,7 +167,7 @@ async fn follow(cluster: &Cluster, args: &DrainArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What the cell advertises; none if no rep of this name answers.
+/// Returns what the cell advertises; none if no rep of this name answers.
 async fn state(cluster: &Cluster, cell: &str) -> anyhow::Result<Option<Value>> {
     let subject = cluster.subjects.cell(cell, "state");
     let question = json!({});
@@ -186,7 +186,7 @@ fn is_unanswered(error: &anyhow::Error) -> bool {
     failure.is_some_and(|failure| failure.code == failure_code::NO_ANSWER)
 }
 
-/// What a cell still has, in words; none if it has nothing.
+/// Describes what a cell still has; none if it has nothing.
 fn left(state: &Value) -> Option<String> {
     let apps = state["apps"].as_object().into_iter().flatten();
     let mut parts: Vec<String> = apps.map(|(app, count)| format!("{app} {count}")).collect();
@@ -203,10 +203,10 @@ fn left(state: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| format!("left: {}", parts.join(", ")))
 }
 
-/// The most apps of which a line tells.
+/// Maximum number of apps named in a line.
 const LISTED: usize = 10;
 
-/// Asks a cell to accept no new work and keep what runs.
+/// Asks a cell to accept no new work and keep what it runs.
 pub(crate) async fn cordon(global: &Global, args: &CordonArgs) -> anyhow::Result<Exit> {
     let (format, answer) = ask(global, &args.cell, "cordon").await?;
     if format == Format::Table {

@@ -1,4 +1,4 @@
-//! `events`: what happens, as it happens.
+//! `events`: shows events as they happen.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ use crate::{
     senders::Senders,
 };
 
-/// Every kind of event, as `--kind` takes them.
+/// Returns every kind of event that `--kind` accepts.
 fn kinds() -> PossibleValuesParser {
     let of_all = [
         &kind::OF_AUCTIONEERS[..],
@@ -115,10 +115,10 @@ fn show(event: &Event, format: Format) -> anyhow::Result<()> {
     Ok(output::say(format_args!("{now} {}", line(event)))?)
 }
 
-/// How many instances of an event are named.
+/// Maximum number of an event's instances that are named.
 const NAMED: usize = 8;
 
-/// One line: `placed web 0-2: 0 on z1-cell-0, …`.
+/// Formats one line: `placed web 0-2: 0 on z1-cell-0, …`.
 fn line(event: &Event) -> String {
     let mut text = format!("{:<13} {}", event.kind, event.about());
     if let Some(indices) = &event.indices {
@@ -127,7 +127,7 @@ fn line(event: &Event) -> String {
     if let (Some(_), Some(cell)) = (&event.app, &event.cell) {
         text += &format!(" on {cell}");
     }
-    // of stopped instances the kind of event says all but the index
+    // for stopped instances, the kind of event and the index say everything
     if event.kind != kind::STOPPED {
         let alone = event.instances.len() == 1;
         let named = event.instances.iter().take(NAMED);
@@ -149,7 +149,7 @@ fn line(event: &Event) -> String {
     text
 }
 
-/// What is known of an instance beside its index; the index, too, when there are others.
+/// Describes an instance without its index, unless there are others.
 fn instance(instance: &shared::wire::EventInstance, alone: bool) -> String {
     let mut words = Vec::new();
     if let Some(cell) = &instance.cell {

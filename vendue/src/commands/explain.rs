@@ -69,7 +69,7 @@ pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> anyhow::Resu
     Ok(Exit::Ok)
 }
 
-/// What waits for room at any auctioneer.
+/// Returns what waits for room at any auctioneer.
 async fn queued_now(cluster: &Cluster, app: &str) -> anyhow::Result<Vec<QueuedGroup>> {
     let request = QueuedRequest {
         v: shared::VERSION,
@@ -134,7 +134,7 @@ fn print_auction(auction: &AuctionRecord, waiting: &BTreeSet<u32>) -> anyhow::Re
     Ok(table.print()?)
 }
 
-/// Whether both were placed nowhere, for the same reason: a row for all of them will do.
+/// Returns whether both were placed nowhere for the same reason, so that one row suffices for all of them.
 fn same_no(a: &DecisionRecord, b: &DecisionRecord, waiting: &BTreeSet<u32>) -> bool {
     let nowhere = a.cell.is_none() && b.cell.is_none();
     nowhere
@@ -142,7 +142,7 @@ fn same_no(a: &DecisionRecord, b: &DecisionRecord, waiting: &BTreeSet<u32>) -> b
         && waiting.contains(&a.index) == waiting.contains(&b.index)
 }
 
-/// What an auction did not place and what waits since is queued.
+/// Formats a row. An instance that an auction did not place and that has been waiting since is queued.
 fn row(indices: &str, decision: &DecisionRecord, pick: &str, waiting: &BTreeSet<u32>) -> Vec<Cell> {
     let outcome = match decision.cell {
         None if waiting.contains(&decision.index) => Outcome::Queued,
@@ -162,7 +162,7 @@ fn row(indices: &str, decision: &DecisionRecord, pick: &str, waiting: &BTreeSet<
     ]
 }
 
-/// Why a cell won, by the way its policy picks the winner.
+/// Explains why a cell won, by the way its policy picks the winner.
 fn why_there(pick: &str) -> &'static str {
     match pick {
         "lowest" => "lowest cost of the cells that passed every stage",

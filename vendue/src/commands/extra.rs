@@ -1,10 +1,10 @@
-//! Named resources of a request, as options give them.
+//! Named resources of a request, as options specify them.
 
 use std::collections::BTreeMap;
 
 use crate::context::Usage;
 
-/// The amounts of `--extra NAME=N`; an error where one is not a number.
+/// Parses the amounts of `--extra NAME=N`; an error if one is not a number.
 pub(super) fn amounts(given: &[(String, String)]) -> anyhow::Result<BTreeMap<String, i64>> {
     let amount = |(name, amount): &(String, String)| match amount.parse() {
         Ok(number) => Ok((name.clone(), number)),

@@ -1,4 +1,4 @@
-//! `health`: whether a cluster, or one part of it, is there.
+//! `health`: checks whether a cluster, or one part of it, is up.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ enum Role {
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What was found; only what was looked for.
+/// The results, limited to what was checked.
 #[derive(Debug, Default, serde::Serialize)]
 struct Health {
     /// The auctioneer that answered.
@@ -54,16 +54,16 @@ struct Health {
     auctioneer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<String>,
-    /// How many cells the auctioneer knows, or answered.
+    /// Number of cells that the auctioneer knows, or that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     cells: Option<usize>,
-    /// The cell that was asked for.
+    /// The cell that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     cell: Option<String>,
     /// The manager that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     manager: Option<String>,
-    /// How many apps are stored.
+    /// Number of stored apps.
     #[serde(skip_serializing_if = "Option::is_none")]
     apps: Option<usize>,
     /// The NATS server's version.
@@ -90,14 +90,14 @@ impl std::fmt::Display for Health {
 }
 
 impl HealthArgs {
-    /// The name that is asked for, by default that of the program which this container runs.
+    /// Returns the requested name, by default that of the program which this container runs.
     fn named(&self, variable: &str) -> Option<String> {
         let name = self.name.clone().or_else(|| std::env::var(variable).ok());
         name.filter(|name| !name.is_empty())
     }
 }
 
-/// Exit code 0 when it is there, 1 when not.
+/// Returns exit code 0 if it is up, 1 if not.
 pub(crate) async fn health(global: &Global, args: &HealthArgs) -> anyhow::Result<Exit> {
     let cluster = Cluster::connect(global).await?;
     let nats = || Some(cluster.bus.client.server_info().version);
@@ -150,7 +150,7 @@ async fn auctioneer_named(cluster: &Cluster, name: String) -> anyhow::Result<Hea
     })
 }
 
-/// A manager that does not know the stored apps yet does not answer.
+/// Asks any manager. One that does not know the stored apps yet does not answer.
 async fn manager(cluster: &Cluster) -> anyhow::Result<Health> {
     let question = AppList {
         limit: Some(1),
@@ -175,8 +175,8 @@ async fn manager_named(cluster: &Cluster, name: String) -> anyhow::Result<Health
     })
 }
 
-/// What the service of this role and name says of itself. Requests go to any of a role: whether a certain one takes
-/// them, only this says.
+/// Returns the information of the service of this role and name. Requests go to any service of a role, so only this
+/// tells whether a particular one accepts them.
 async fn service(cluster: &Cluster, role: permissions::Role, name: &str) -> anyhow::Result<Value> {
     let subject = format!("$SRV.INFO.{}", cluster.subjects.service(role));
     let mut found = None;

@@ -1,4 +1,4 @@
-//! The table of instances and of work that waits for room, as `ps` and `status` print it.
+//! The table of instances and of work that waits for room, for `ps` and `status`.
 
 use comfy_table::Cell;
 use shared::wire::{InstanceState, QueuedGroup};
@@ -17,17 +17,17 @@ const HEADER: [&str; 11] = [
     "APP", "INDEX", "KIND", "STATE", "ZONE", "CELL", "AGE", "ADDRESS", "MEMORY", "RESTARTS", "NOTE",
 ];
 
-/// Columns that are not always there.
+/// Optional columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Columns {
     /// The ids of instances.
     pub(crate) ids: bool,
-    /// What instances use.
+    /// The resource usage of instances.
     pub(crate) usage: bool,
 }
 
-/// Prints crashed instances first, then all others, then what is queued. Devices have a column where an instance has
-/// some.
+/// Prints crashed instances first, then all others, then what is queued. There is a column for devices if an instance
+/// has some.
 pub(crate) fn print<'a>(
     instances: impl IntoIterator<Item = &'a Located>,
     queued: &[QueuedGroup],
@@ -97,7 +97,7 @@ fn instance_row(located: &Located) -> Vec<Cell> {
     ]
 }
 
-/// What its cell last measured: a cell measures with each heartbeat.
+/// Formats the usage last measured by its cell, which measures with each heartbeat.
 fn usage(located: &Located) -> [Cell; 2] {
     match located.instance.usage {
         Some(usage) => [
@@ -108,7 +108,8 @@ fn usage(located: &Located) -> [Cell; 2] {
     }
 }
 
-/// How it ended, or ended before it was started again, or that it is not ready; of a stopped one the state says it.
+/// Returns how it ended, or ended before it was restarted, or that it is not ready; empty for a stopped one, whose
+/// state says it.
 fn note_of(located: &Located) -> &str {
     if located.was_stopped() {
         return "";
@@ -138,14 +139,14 @@ fn queued_row(group: &QueuedGroup) -> Vec<Cell> {
     ]
 }
 
-/// Who did not answer, if somebody did not.
+/// Names the cells that did not answer, if any.
 pub(crate) fn silent_in_words(answers: &Answers) -> Option<String> {
     let of = output::counted(answers.silent.len(), "cell");
     let cells = answers.silent.join(", ");
     (!cells.is_empty()).then(|| format!("no answer from {of} ({cells})"))
 }
 
-/// Warns of what the answers do not show.
+/// Warns about what is missing from the answers.
 pub(crate) fn note_what_is_missing(answers: &Answers) {
     if let Some(silent) = silent_in_words(answers) {
         note(format_args!("{silent}: what runs there is not shown"));

@@ -1,5 +1,4 @@
-//! Asking every cell what it runs, and every auctioneer what waits: the cells' part works with no
-//! auctioneer alive.
+//! Asks every cell what it runs and every auctioneer what waits. Asking the cells works without any auctioneer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +22,7 @@ use crate::{
     context::{Failure, failure_code},
 };
 
-/// An instance and where it is.
+/// An instance with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Located {
     /// Its zone.
@@ -35,7 +34,7 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// Whether it holds a place: it has not ended for good.
+    /// Returns whether it holds a place: it has not ended for good.
     pub(crate) fn lives(&self) -> bool {
         !matches!(
             self.instance.state,
@@ -43,13 +42,13 @@ impl Located {
         )
     }
 
-    /// Whether it ended because somebody asked for it.
+    /// Returns whether it ended because somebody asked for it.
     pub(crate) fn was_stopped(&self) -> bool {
         self.instance.state == InstanceState::Exited
             && self.instance.ended.as_deref() == Some("stopped")
     }
 
-    /// Its state in one word; `stopped` is told apart from `exited`.
+    /// Returns its state in one word; `stopped` is distinguished from `exited`.
     pub(crate) fn state(&self) -> &'static str {
         match self.instance.state {
             InstanceState::Starting => "starting",
@@ -62,14 +61,14 @@ impl Located {
         }
     }
 
-    /// `address:port`, where it has one.
+    /// Returns `address:port`, if it has one.
     pub(crate) fn endpoint(&self) -> Option<String> {
         let port = self.instance.port?;
         let address = self.instance.address.as_deref().unwrap_or("127.0.0.1");
         Some(format!("{address}:{port}"))
     }
 
-    /// For programs: the cell's description with its place, and the state as people read it.
+    /// Returns the document for programs: the cell's description with its place, and the state as people read it.
     pub(crate) fn document(&self) -> Value {
         let mut document = json!(self.instance);
         document["zone"] = json!(self.zone);
@@ -79,23 +78,23 @@ impl Located {
     }
 }
 
-/// What the cells and the auctioneers said.
+/// The answers of the cells and the auctioneers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     /// Sorted by app, index, cell.
     pub(crate) instances: Vec<Located>,
-    /// Work that waits for room, sorted by app; empty where only the cells were asked.
+    /// Work that waits for room, sorted by app; empty if only the cells were asked.
     pub(crate) queued: Vec<QueuedGroup>,
-    /// Instances that wait in groups that were not listed.
+    /// Number of waiting instances in groups that were not listed.
     pub(crate) queued_unlisted: usize,
     /// The cells that answered, with their zones.
     pub(crate) cells: BTreeMap<String, String>,
-    /// Cells that an auctioneer knows and that did not answer.
+    /// Cells that an auctioneer knows but that did not answer.
     pub(crate) silent: Vec<String>,
 }
 
 impl Answers {
-    /// The fields that every document about instances has.
+    /// Returns the fields that every document about instances has.
     pub(crate) fn document(&self) -> Value {
         let instances: Vec<Value> = self.instances.iter().map(Located::document).collect();
         json!({
@@ -109,14 +108,13 @@ impl Answers {
 
 /// How long the slowest cell may take.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Without an auctioneer nobody knows how many cells there are: this long after the last answer
-/// there are no more.
+/// How long to wait after the last answer if no auctioneer says how many cells there are.
 const QUIET: Duration = Duration::from_millis(300);
-/// An auctioneer answers from its memory; one that takes longer is not worth waiting for.
+/// How long to wait for an auctioneer, which answers from its memory.
 const POOL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Asks all cells what they hold of one app, or of all. Where an auctioneer says which cells there
-/// are, this ends with the last of their answers; else some time after the last one that came.
+/// Asks all cells what they hold of one app, or of all apps. If an auctioneer says which cells there are, this ends
+/// with the last of their answers; otherwise some time after the last answer.
 pub(crate) async fn held(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Answers> {
     let answers = ask_cells(cluster, app).await?;
     cluster.check_connected()?;
@@ -126,7 +124,7 @@ pub(crate) async fn held(cluster: &Cluster, app: Option<&str>) -> anyhow::Result
     }
 }
 
-/// As [`held`], and asks all auctioneers what waits. A cluster without cells is no error while an
+/// Does the same as [`held`], and asks all auctioneers what waits. A cluster without cells is no error as long as an
 /// auctioneer answers.
 pub(crate) async fn held_and_queued(
     cluster: &Cluster,
@@ -140,7 +138,7 @@ pub(crate) async fn held_and_queued(
     let waiting = queued(&cluster.bus, &cluster.subjects, &request);
     let (cells, waiting) = tokio::join!(ask_cells(cluster, app), waiting);
     let (waiting, cells) = (waiting?, cells?);
-    // what was lost on the way is no answer
+    // nothing follows from answers that may have been lost on the way
     cluster.check_connected()?;
     let mut answers = match cells {
         Some(answers) => answers,
@@ -151,7 +149,7 @@ pub(crate) async fn held_and_queued(
     Ok(answers)
 }
 
-/// Somebody listens, and no cell answered: what runs is not known.
+/// Returns the error for a cluster in which cells listen but none answered, so that what runs is unknown.
 fn no_answer(cluster: &Cluster) -> anyhow::Error {
     if let Err(lost) = cluster.check_connected() {
         return lost;
@@ -184,20 +182,20 @@ impl Answers {
     }
 }
 
-/// How many instances a group has.
+/// Returns the number of instances of a group.
 pub(crate) fn count(group: &QueuedGroup) -> usize {
     indices(group).len()
 }
 
-/// The indices of a group's instances.
+/// Returns the indices of a group's instances.
 pub(crate) fn indices(group: &QueuedGroup) -> Vec<u32> {
     shared::wire::parse_indices(&group.indices, MAX_INSTANCES).unwrap_or_default()
 }
 
-/// The most instances of one request.
+/// Maximum number of instances of one request.
 const MAX_INSTANCES: usize = 100_000;
 
-/// None when the server says that no cell listens.
+/// Asks the cells. Returns none if the server says that no cell listens.
 async fn ask_cells(cluster: &Cluster, app: Option<&str>) -> anyhow::Result<Option<Answers>> {
     let pool = pool(cluster, POOL_TIMEOUT).await.ok();
     let mut expected = pool.map(names).unwrap_or_default();
@@ -251,14 +249,14 @@ impl Answers {
     }
 }
 
-/// The cells that an auctioneer knows. One that missed a bid deadline may answer all the same, and is waited
-/// for like the others.
+/// Returns the names of the cells that an auctioneer knows. A cell that missed a bid deadline may still answer, and is
+/// waited for like the others.
 fn names(pool: PoolAnswer) -> BTreeSet<String> {
     let cells = pool.cells.into_iter();
     cells.map(|entry| entry.cell.cell.clone()).collect()
 }
 
-/// All pages of an auctioneer's pool.
+/// Returns all pages of an auctioneer's pool.
 pub(crate) async fn pool(cluster: &Cluster, patience: Duration) -> anyhow::Result<PoolAnswer> {
     let mut whole: Option<PoolAnswer> = None;
     let mut offset = 0;
@@ -292,7 +290,7 @@ pub(crate) async fn pool(cluster: &Cluster, patience: Duration) -> anyhow::Resul
     }
 }
 
-/// Waits until so many auctioneers know so many cells.
+/// Waits until `auctioneers` auctioneers know `cells` cells.
 pub(crate) async fn until_known(
     client: &async_nats::Client,
     subjects: &Subjects,
@@ -324,7 +322,7 @@ pub(crate) async fn until_known(
     Ok(())
 }
 
-/// The smallest page of any auctioneer's pool: how many cells it knows stands on each.
+/// Returns the smallest page of any auctioneer's pool: each page says how many cells it knows.
 pub(crate) async fn first_of_pool(
     client: &async_nats::Client,
     subjects: &Subjects,

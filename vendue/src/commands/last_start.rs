@@ -1,4 +1,4 @@
-//! What became of the last start of an app of which nothing is left, for those who wait for it.
+//! What happened to the last start of an app of which nothing is left, for commands that wait for it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,20 +15,19 @@ use crate::{
     output,
 };
 
-/// How long an auctioneer may take: it answers from its memory.
+/// How long an auctioneer may take, as it answers from its memory.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Work that a cell refused enters the next auction: a decision that is older than this was the last.
+/// Work that a cell refused enters the next auction, so only a decision older than this was the last one.
 const SETTLED_MS: u64 = 1_000;
 
 /// The last auction of the app that an auctioneer remembers.
 pub(crate) struct LastStart {
     auction: AuctionRecord,
-    /// The cells that there are; none when nobody says.
+    /// The existing cells; none if unknown.
     cells: Option<BTreeSet<String>>,
 }
 
-/// Asks. None when the auctioneer that answers does not remember the app; where there are several, one of them
-/// answers.
+/// Asks any auctioneer. Returns none if the one that answers does not remember the app.
 pub(crate) async fn ask(cluster: &Cluster, app: &str) -> anyhow::Result<Option<LastStart>> {
     let question = ExplainRequest {
         v: shared::VERSION,
@@ -53,7 +52,7 @@ pub(crate) async fn ask(cluster: &Cluster, app: &str) -> anyhow::Result<Option<L
 }
 
 impl LastStart {
-    /// Why nothing was placed, if that is how it ended and nothing more will come of it.
+    /// Explains why nothing was placed, if the start ended like that and nothing more will come of it.
     pub(crate) fn unplaced(&self, app: &str) -> Option<String> {
         let decisions = &self.auction.decisions;
         let none = decisions.iter().all(|d| d.outcome == Outcome::Unplaced);
@@ -69,7 +68,7 @@ impl LastStart {
         ))
     }
 
-    /// Where it was placed, when it is not there any more.
+    /// Says where it was placed, if it is not there any more.
     pub(crate) fn gone(&self, app: &str) -> Option<String> {
         let mut by_cell: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for decision in &self.auction.decisions {

@@ -1,4 +1,4 @@
-//! `logs`: what an app prints.
+//! `logs`: shows what an app prints.
 
 use std::{
     collections::BTreeSet,
@@ -56,7 +56,7 @@ impl LogsArgs {
             && self.instance.is_none_or(|id| id == instance.instance)
     }
 
-    /// What was asked for, in words.
+    /// Describes what was requested.
     fn which(&self) -> String {
         let app = &self.app;
         match (self.instance, self.index) {
@@ -67,13 +67,13 @@ impl LogsArgs {
     }
 }
 
-/// Prints the last lines that the cells remember, then follows.
+/// Prints the last lines that the cells remember, then follows new ones.
 pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
     let _told = args.follow.then(|| cluster.tell_of_connection());
     let index = args.index.map_or("*".into(), |i| i.to_string());
-    // before the question, so that nothing falls between
+    // subscribed before asking, so that no line is missed
     let subject = cluster.subjects.log(&args.app, &index, "*");
     let mut live = cluster.bus.client.subscribe(subject).await?;
     let subscribed = Instant::now();
@@ -90,7 +90,7 @@ pub(crate) async fn logs(global: &Global, args: &LogsArgs) -> anyhow::Result<Exi
             format_args!("no {which} on {cells}"),
         ));
     }
-    // what was printed since then comes on both ways
+    // lines printed since then arrive both ways
     let mut twice = Vec::new();
     for line in remembered(&cluster, args, cells).await {
         show(&line, args, cluster.format)?;
@@ -119,7 +119,7 @@ fn same(a: &LogLine, b: &LogLine) -> bool {
     (a.instance, a.time_ms, &a.stream, &a.text) == (b.instance, b.time_ms, &b.stream, &b.text)
 }
 
-/// What the cells still hold, oldest first.
+/// Returns the lines that the cells still hold, oldest first.
 async fn remembered(cluster: &Cluster, args: &LogsArgs, cells: BTreeSet<String>) -> Vec<LogLine> {
     let question = Logs {
         v: shared::VERSION,

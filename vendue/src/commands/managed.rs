@@ -1,5 +1,5 @@
-//! What managers keep running is changed through them: started or stopped beside them, it would be stopped or
-//! started again.
+//! Apps that managers keep running must be changed through them: instances started or stopped behind a manager's back
+//! would be stopped or started again.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,15 +12,15 @@ use crate::{
     context::{Failure, failure_code},
 };
 
-/// A manager answers from its memory.
+/// How long to wait for a manager, which answers from its memory.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Fails if a manager keeps this app running: it would not stay stopped.
+/// Fails if a manager keeps this app running, as it would not stay stopped.
 pub(crate) async fn refuse_stop(cluster: &Cluster, app: &str) -> anyhow::Result<()> {
     let managed = if let Some(managed) = is_managed(cluster, app).await {
         managed
     } else {
-        // no manager answers now: what one has started is known by its request
+        // no manager answers now, but an instance's request tells whether a manager started it
         let held = instances::held(cluster, Some(app)).await;
         held.is_ok_and(|answers| answers.instances.iter().any(is_of_manager))
     };
@@ -37,21 +37,20 @@ pub(crate) async fn refuse_stop(cluster: &Cluster, app: &str) -> anyhow::Result<
     ))
 }
 
-/// Fails if a manager keeps one of these apps running: it would stop what is started beside it, or there would be
-/// too many.
+/// Fails if a manager keeps one of these apps running: it would stop other instances, or there would be too many.
 pub(crate) async fn refuse_start(cluster: &Cluster, apps: &BTreeSet<&str>) -> anyhow::Result<()> {
     for app in apps {
         match is_managed(cluster, app).await {
             Some(true) => return Err(start_refusal(app)),
             Some(false) => {}
-            // without a manager the next question would go unanswered, too
+            // without a manager, the next question would also go unanswered
             None => return Ok(()),
         }
     }
     Ok(())
 }
 
-/// What is said of an app that is not started, because a manager keeps it running.
+/// Returns the error for an app that is not started because a manager keeps it running.
 pub(crate) fn start_refusal(app: &str) -> anyhow::Error {
     Failure::because(
         failure_code::FAILED,
@@ -63,13 +62,13 @@ pub(crate) fn start_refusal(app: &str) -> anyhow::Error {
     )
 }
 
-/// Whether this is a manager's.
+/// Returns whether a manager started this instance.
 pub(crate) fn is_of_manager(located: &Located) -> bool {
     let request = located.instance.request.as_ref();
     located.lives() && request.is_some_and(|request| WaveId::parse(request.as_ref()).is_some())
 }
 
-/// Whether a manager knows the app; none where no manager answers in time.
+/// Returns whether a manager knows the app; none if no manager answers in time.
 async fn is_managed(cluster: &Cluster, app: &str) -> Option<bool> {
     let question = AppLook {
         v: shared::VERSION,

@@ -1,4 +1,4 @@
-//! Running a manager.
+//! Runs a manager.
 
 use std::path::PathBuf;
 
@@ -71,7 +71,7 @@ struct StateArgs {
     state_inbox_prefix: Option<String>,
 }
 
-/// A manager's file, and the flags over it.
+/// A manager's file, with the flags on top.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ManagerFile {
@@ -91,7 +91,7 @@ struct ManagerFile {
 }
 
 impl ManagerArgs {
-    /// The flags that were given, as keys of the file.
+    /// Returns the given flags as keys of the file.
     fn table(&self) -> Table {
         let text = |text: &Option<String>| text.clone().map(Value::from);
         let path = |path: &Option<PathBuf>| {
@@ -124,7 +124,7 @@ impl ManagerArgs {
 }
 
 impl ManagerFile {
-    /// Whether the stored state is reached in another way than everything else.
+    /// Returns whether the stored state is reached in another way than everything else.
     fn has_own_connection(&self) -> bool {
         self.state_nats.is_some()
             || self.state_context.is_some()
@@ -137,8 +137,8 @@ impl ManagerFile {
             || self.state_inbox_prefix.is_some()
     }
 
-    /// How the stored state is reached. Credentials are for one account: none of the first
-    /// connection's are used with others, but its address and its authorities are.
+    /// Returns how the stored state is reached. Credentials are for one account, so those of the first connection are
+    /// not mixed with others, but its address and its authorities are used.
     fn state_options(self, first: &NatsOptions) -> NatsOptions {
         let elsewhere = self.state_nats.is_some() || self.state_context.is_some();
         let (url, context) = if elsewhere {
@@ -165,7 +165,7 @@ impl ManagerFile {
     }
 }
 
-/// A configuration that no manager may have is bad usage.
+/// Turns an invalid configuration into bad usage.
 pub(crate) fn manager_error(error: manager::ManagerError) -> anyhow::Error {
     match error {
         manager::ManagerError::Config(invalid) => Usage::because(invalid),
@@ -188,7 +188,7 @@ pub(crate) async fn manager(global: &Global, args: &ManagerArgs) -> anyhow::Resu
         None => shared::nats::identity(&options).map_err(Usage::because)?,
     };
     let name = name.unwrap_or_else(|| short_name("manager"));
-    // before anything is said of the connection
+    // before any message about the connection
     placement::check_name("--name", &name).map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let bucket = file.bucket.clone();

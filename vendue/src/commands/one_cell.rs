@@ -1,4 +1,4 @@
-//! Asking one cell by its name: a name that no cell has is answered with the nearest one.
+//! Asks one cell by name; if no cell has that name, the error suggests the nearest one.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     context::Failure,
 };
 
-/// The cells that are named when none is near.
+/// Maximum number of cells that are listed if no name is near.
 const LISTED: usize = 10;
 /// How long the auctioneer may take to say which cells there are.
 const POOL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -36,7 +36,7 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     }
 }
 
-/// Names the cells that there are, where an auctioneer knows them.
+/// Adds the names of the existing cells to an error, if an auctioneer knows them.
 async fn unknown(cluster: &Cluster, cell: &str, error: anyhow::Error) -> anyhow::Error {
     let Ok(pool) = instances::pool(cluster, POOL_TIMEOUT).await else {
         return error;

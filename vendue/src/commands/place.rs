@@ -1,4 +1,4 @@
-//! `place`: where work would go, on a scenario file or on the cluster as it is.
+//! `place`: decides where work would go, for a scenario file or the present cluster.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ fn add_cells(text: &str) -> Result<AddCells, String> {
     })
 }
 
-/// Decides, and starts nothing.
+/// Decides without starting anything.
 pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exit> {
     let text = request_file::read(&args.file)?;
     if args.live {
@@ -94,7 +94,7 @@ pub(crate) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
     Ok(exit)
 }
 
-/// What `place FILE` decides, with the fields of an auctioneer's answer.
+/// The decisions of `place FILE`, with the fields of an auctioneer's answer.
 #[derive(serde::Serialize)]
 struct Offline<'a> {
     policy: &'a str,
@@ -102,7 +102,7 @@ struct Offline<'a> {
     decisions: &'a [DecisionReport],
 }
 
-/// How much is explained; the finalists always.
+/// Returns how much to explain; the finalists are always included.
 pub(crate) fn explain(depth: Option<Depth>) -> Explain {
     match depth {
         None => Explain::Finalists,
@@ -111,7 +111,7 @@ pub(crate) fn explain(depth: Option<Depth>) -> Explain {
     }
 }
 
-/// Whether every instance is placed.
+/// Returns the exit code, depending on whether every instance is placed.
 pub(crate) fn exit(decisions: &[DecisionReport]) -> Exit {
     let placed = |d: &DecisionReport| d.outcome == DecisionOutcome::Placed;
     if decisions.iter().all(placed) {
@@ -121,7 +121,7 @@ pub(crate) fn exit(decisions: &[DecisionReport]) -> Exit {
     }
 }
 
-/// A scenario from the text of a file, judged by another policy where one is given.
+/// Reads a scenario from the text of a file, with another policy if one is given.
 pub(crate) fn scenario(
     file: &str,
     text: &str,

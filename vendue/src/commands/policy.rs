@@ -1,4 +1,4 @@
-//! `policy`: the presets, and one's own policy files, without any cluster.
+//! `policy`: the presets and the user's own policy files, without any cluster.
 
 mod tune;
 
@@ -51,12 +51,12 @@ pub(crate) enum PolicyCommand {
 }
 
 impl PolicyCommand {
-    /// Whether it ends in its own way on Ctrl-C.
+    /// Returns whether it handles Ctrl-C itself.
     pub(crate) fn is_search(&self) -> bool {
         matches!(self, Self::Tune(_))
     }
 
-    /// Does it.
+    /// Runs the subcommand.
     pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match self {
             Self::List => list(global.output),
@@ -90,7 +90,7 @@ fn list(format: Format) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What is the same of every policy, for programs.
+/// Returns the properties that every policy has, for programs.
 fn facts(policy: &Policy) -> Value {
     json!({
         "name": policy.name(), "bids": policy.wants_bids(), "engine": Pool::engine(policy),
@@ -98,7 +98,7 @@ fn facts(policy: &Policy) -> Value {
     })
 }
 
-/// The sizes of a trace's pods with their shares.
+/// Prints the sizes of a trace's pods with their shares.
 fn expected(format: Format, pods: &Path, columns: Option<&Columns>) -> anyhow::Result<Exit> {
     let name = pods.display().to_string();
     let text =
@@ -117,7 +117,7 @@ fn expected(format: Format, pods: &Path, columns: Option<&Columns>) -> anyhow::R
     Ok(Exit::Ok)
 }
 
-/// The first sentences of a file: its comment up to the first other line.
+/// Returns the introduction of a file: its comment up to the first other line.
 fn comment(text: &str) -> String {
     let lines = text.lines().map_while(|line| line.strip_prefix('#'));
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
@@ -194,7 +194,7 @@ fn told(file: &str, fault: &PolicyError) -> Value {
     told
 }
 
-/// The objectives of a policy, as its own file names them.
+/// Returns the objectives of a policy, from its own file.
 fn objectives(policy: &Policy) -> Vec<Objective> {
     let table: toml::Table = policy.to_toml().parse().unwrap_or_default();
     let stages = table.get("stage").and_then(toml::Value::as_array);

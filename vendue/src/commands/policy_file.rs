@@ -1,4 +1,4 @@
-//! Policies that commands and roles are given: the name of a preset, or a file.
+//! Loads policies for commands and roles: presets by name, or files.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use placement::{Policy, PolicyError};
 
 use crate::context::Usage;
 
-/// A policy by a preset's name or a file's.
+/// Loads a preset by name, or a file.
 pub(crate) fn load(name: &str) -> anyhow::Result<Policy> {
     let unknown = match Policy::preset(name) {
         Ok(policy) => return Ok(policy),
@@ -27,7 +27,7 @@ pub(crate) fn load(name: &str) -> anyhow::Result<Policy> {
     }
 }
 
-/// A policy for a role that decides by it: what it lets through is in the log.
+/// Loads a policy for a role that decides by it, and logs the warnings about it.
 pub(crate) fn load_to_run(name: &str) -> anyhow::Result<Policy> {
     let policy = load(name)?;
     for warning in warnings(&policy) {
@@ -36,7 +36,7 @@ pub(crate) fn load_to_run(name: &str) -> anyhow::Result<Policy> {
     Ok(policy)
 }
 
-/// What a policy lets through that a plan should not promise: a line for each resource.
+/// Returns warnings about what a policy lets through although a plan should not promise it: a line for each resource.
 pub(crate) fn warnings(policy: &Policy) -> Vec<String> {
     let warning = |name: &&str| {
         format!(
@@ -46,13 +46,13 @@ pub(crate) fn warnings(policy: &Policy) -> Vec<String> {
     policy.unfiltered_resources().iter().map(warning).collect()
 }
 
-/// The fault, and under it the line with a caret at the place.
+/// Formats a fault, followed by the line with a caret at its place.
 pub(crate) fn refused(file: &str, text: &str, fault: &PolicyError) -> anyhow::Error {
     let line = fault.line.checked_sub(1).and_then(|n| text.lines().nth(n));
     let Some(line) = line else {
         return Usage::because(format_args!("{file}: {fault}"));
     };
-    // a fault inside a quoted expression has a column of its own
+    // a fault inside a quoted expression has its own column
     let inside = fault.message.strip_prefix("expression: column ");
     let inside = inside.and_then(|rest| rest.split(':').next()?.parse().ok());
     let column = fault.column - 1 + inside.filter(|_| !line.contains("\"\"\"")).unwrap_or(0);

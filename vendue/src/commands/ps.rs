@@ -1,4 +1,4 @@
-//! `ps`: what runs, what waits for room and what crashed.
+//! `ps`: shows what runs, what waits for room and what crashed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,7 @@ pub(crate) async fn ps(global: &Global, args: &PsArgs) -> anyhow::Result<Exit> {
     watch(global, args, &cluster).await
 }
 
-/// Lists again and again. Once there was a list, a look that nobody answered is said, not taken for an empty one.
+/// Lists repeatedly. After the first list, a look without any answer is reported rather than shown as an empty list.
 async fn watch(global: &Global, args: &PsArgs, cluster: &Cluster) -> anyhow::Result<Exit> {
     let _told = cluster.tell_of_connection();
     let mut found = Ok(look(cluster, args).await?);
@@ -94,15 +94,15 @@ impl PsArgs {
     }
 }
 
-/// What was asked for.
+/// The requested instances.
 #[derive(Debug)]
 struct Found {
     answers: Answers,
-    /// How many have ended, and are shown with `--all` only.
+    /// Number of ended instances, which are only shown with `--all`.
     ended: usize,
 }
 
-/// Asks, and leaves only what was asked for.
+/// Asks, and keeps only what was requested.
 async fn look(cluster: &Cluster, args: &PsArgs) -> anyhow::Result<Found> {
     let mut answers = instances::held_and_queued(cluster, args.app.as_deref()).await?;
     answers
@@ -114,13 +114,13 @@ async fn look(cluster: &Cluster, args: &PsArgs) -> anyhow::Result<Found> {
     }
     let ended = all - answers.instances.len();
     if !args.cell.is_empty() || !args.zone.is_empty() {
-        answers.queued.clear(); // what waits is nowhere
+        answers.queued.clear(); // waiting work has no place
         answers.queued_unlisted = 0;
     }
     Ok(Found { answers, ended })
 }
 
-/// A line for each place that was asked for and that no cell answers from.
+/// Returns a line for each requested place from which no cell answers.
 fn unheard(args: &PsArgs, answers: &Answers) -> Vec<String> {
     let cells: BTreeSet<&str> = answers.cells.keys().map(String::as_str).collect();
     let zones: BTreeSet<&str> = answers.cells.values().map(String::as_str).collect();
@@ -140,7 +140,7 @@ fn unheard(args: &PsArgs, answers: &Answers) -> Vec<String> {
     no_cells.chain(no_zones).collect()
 }
 
-/// What is said where there is nothing to list.
+/// Returns the message if there is nothing to list.
 fn nothing(args: &PsArgs, found: &Found) -> String {
     let cells = counted(found.answers.cells.len(), "cell");
     let of = args
@@ -159,7 +159,7 @@ fn nothing(args: &PsArgs, found: &Found) -> String {
     }
 }
 
-/// Drops what ended, but for what crashed and was not replaced.
+/// Drops ended instances, except for crashed ones that were not replaced.
 fn keep_present(answers: &mut Answers) {
     let mut queued: BTreeMap<&str, Vec<&QueuedGroup>> = BTreeMap::new();
     for group in &answers.queued {
@@ -211,7 +211,7 @@ fn show_addresses(format: Format, answers: &Answers) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where requests may be sent.
+/// Returns the addresses to which requests may be sent.
 fn addresses(answers: &Answers) -> Vec<String> {
     let usable = answers.instances.iter().filter(|located| {
         let instance = &located.instance;

@@ -1,11 +1,11 @@
-//! Why an instance found no place, in one line.
+//! Explains in one line why an instance found no place.
 
 use placement::Tally;
 
 use crate::output::counted;
 
-/// The reason with its numbers: `insufficient resources: memory (needs 900 MiB, the best of 4 cells
-/// has 100 MiB)`. What the reason does not name follows after a semicolon.
+/// Formats the reason with its numbers: `insufficient resources: memory (needs 900 MiB, the best of 4 cells has 100
+/// MiB)`. What the reason does not name follows after a semicolon.
 pub(crate) fn why(reason: Option<&str>, tally: &[Tally]) -> String {
     const LACKING: &str = "insufficient resources: ";
     let reason = reason.unwrap_or_default();
@@ -21,12 +21,12 @@ pub(crate) fn why(reason: Option<&str>, tally: &[Tally]) -> String {
         parts.push(format!("{LACKING}{}", names.join(", ")));
     } else if !reason.is_empty() {
         parts.push(reason.to_owned());
-        // a refusal: `z1-cell-0 refused: draining` has it all
+        // a refusal such as `z1-cell-0 refused: draining` is complete
         rest.retain(|row| {
             let said = row.reason.as_deref();
             row.cells != 1 || row.needs.is_some() || !said.is_some_and(|r| reason.ends_with(r))
         });
-        // one stage dropped all cells, and the reason is about it: only how many is missing
+        // one stage dropped all cells, and the reason is about it: only the count is missing
         if let [row] = rest[..]
             && row.cells > 0
             && row.reason.is_none()
@@ -40,7 +40,7 @@ pub(crate) fn why(reason: Option<&str>, tally: &[Tally]) -> String {
     parts.join("; ")
 }
 
-/// A row without what the reason before it has said: its stage, where the row has a reason of its own.
+/// Formats a row without what the preceding reason has said, namely its stage if the row has a reason of its own.
 fn dropped(row: &Tally, after_reason: bool) -> String {
     let words = row.in_words();
     let stage = format!("{}: ", row.stage);
@@ -52,7 +52,7 @@ fn dropped(row: &Tally, after_reason: bool) -> String {
     }
 }
 
-/// The resource that a row is about, as a reason names it.
+/// Returns the resource that a row is about, as a reason names it.
 fn resource(row: &Tally) -> &str {
     match (row.stage.as_str(), &row.reason) {
         ("extra", Some(name)) => name,

@@ -1,4 +1,4 @@
-//! Running a rep: its settings, from flags and from a TOML file with the same names, and its program.
+//! Runs a rep: its settings, from flags and from a TOML file with the same names, and its program.
 
 mod print;
 pub(crate) mod settings;
@@ -35,7 +35,7 @@ pub(crate) struct RepArgs {
 }
 
 impl RepArgs {
-    /// How the file says that NATS is reached, and its settings with the flags over them.
+    /// Returns how the file says that NATS is reached, and its settings with the flags on top.
     fn merged(&self) -> anyhow::Result<(Connection, RepSettings)> {
         let (connection, file) = match &self.config {
             None => Default::default(),
@@ -57,13 +57,13 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     }
     let global = connection.under(global);
     let config = settings.config()?;
-    // before anything is said of the connection
+    // before any message about the connection
     rep::validate(&config).map_err(unusable)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let ending = shutdown::gently_on_sigterm()?;
     let options = NatsOptions {
         identity: Some(config.cell.clone()),
-        // it hears what others advertise under its name, not its own advertisements
+        // it must hear the advertisements of others under its name, but not its own
         echo: Echo::None,
         ..nats_options(&global, &short_name(&format!("rep-{}", config.cell)), true)
     };
@@ -83,13 +83,13 @@ pub(crate) async fn rep(global: &Global, args: &RepArgs) -> anyhow::Result<Exit>
     Ok(Exit::Ok)
 }
 
-/// Whether an argument is an address with a token, or with a user and a password.
+/// Returns whether an argument is an address with a token, or with a user and a password.
 fn has_credentials(word: &str) -> bool {
     let address = word.split_once("://").map(|(_, address)| address);
     address.is_some_and(|address| address.contains('@'))
 }
 
-/// What is wrong with the settings, named as the flags are.
+/// Describes what is wrong with the settings, in terms of the flags.
 fn unusable(error: rep::RepError) -> anyhow::Error {
     match error {
         rep::RepError::Config(mut invalid) => {
@@ -103,7 +103,7 @@ fn unusable(error: rep::RepError) -> anyhow::Error {
     }
 }
 
-/// The flag that sets this field of a rep's configuration.
+/// Returns the flag that sets this field of a rep's configuration.
 fn flag_of(field: &str) -> Option<&'static str> {
     Some(match field {
         "cell" => "--cell",
@@ -127,7 +127,7 @@ fn flag_of(field: &str) -> Option<&'static str> {
     })
 }
 
-/// A configuration that no cell may have is bad usage.
+/// Turns an invalid configuration into bad usage.
 pub(crate) fn rep_error(error: rep::RepError) -> anyhow::Error {
     match error {
         rep::RepError::Config(invalid) => Usage::because(invalid),

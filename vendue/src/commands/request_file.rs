@@ -1,4 +1,4 @@
-//! Start requests in files: read, and judged before they are sent.
+//! Start requests in files, which are read and checked before they are sent.
 
 use std::{io::Read, path::Path};
 
@@ -9,7 +9,7 @@ use shared::wire::{StartBody, WireError, parse_start, unknown_fields};
 
 use crate::context::Usage;
 
-/// The text of a file, or of standard input for `-`.
+/// Returns the text of a file, or of standard input for `-`.
 pub(crate) fn read(file: &str) -> anyhow::Result<String> {
     if file != "-" {
         let read = std::fs::read_to_string(Path::new(file));
@@ -22,7 +22,7 @@ pub(crate) fn read(file: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What a file is called in messages.
+/// Returns what a file is called in messages.
 pub(crate) fn named(file: &str) -> &str {
     match file {
         "-" => "standard input",
@@ -30,16 +30,16 @@ pub(crate) fn named(file: &str) -> &str {
     }
 }
 
-/// Judges a request as an auctioneer would, so that a bad file needs no cluster to be refused; a
-/// request that has no id gets one, so that what became of it can be asked for later.
+/// Checks a request like an auctioneer would, so that a bad file is refused without a cluster. A request without an id
+/// gets one, so that its result can be asked for later.
 pub(crate) fn check(file: &str, text: &str) -> anyhow::Result<Value> {
     check_with(file, text, &[])
 }
 
-/// Fields of a request that a manager stores, beside those of any request.
+/// Fields of a request that a manager stores, besides those of any request.
 pub(crate) const STORED_FIELDS: [&str; 2] = ["retries", "timeout"];
 
-/// As [`check`], of requests that may have more fields.
+/// Like [`check`], for requests that may have more fields.
 pub(crate) fn check_with(file: &str, text: &str, own: &[&str]) -> anyhow::Result<Value> {
     let file = named(file);
     let refuse = |e: &dyn std::fmt::Display| Usage::because(format_args!("{file}: {e}"));
@@ -65,7 +65,7 @@ pub(crate) fn check_with(file: &str, text: &str, own: &[&str]) -> anyhow::Result
     Ok(request)
 }
 
-/// What is wrong with a request, as of a file; where a field is missing, with the one that may be meant.
+/// Describes what is wrong with a request in a file; if a field is missing, with the one that may have been meant.
 fn of_file(error: &WireError, text: &str) -> String {
     let said = error.message.as_str();
     let said = said.strip_prefix("not a valid message: ").unwrap_or(said);
@@ -92,14 +92,14 @@ fn of_file(error: &WireError, text: &str) -> String {
     }
 }
 
-/// The first field that no request has. An auctioneer would ignore it, and start what nobody meant.
+/// Returns the first field that no request has. An auctioneer would ignore it, and start something nobody meant.
 fn unknown_field(body: &Value, own: &[&str]) -> Option<String> {
     let of_one = |at: &str, request: &Value| {
         let unknown = unknown_fields::<Request>(request.to_string().as_bytes());
         let is_known = |field: &String| field == "v" || own.contains(&field.as_str());
         let field = unknown.into_iter().find(|field| !is_known(field))?;
         if field.starts_with("run.") {
-            // its name is not told: it may be a secret in the wrong place
+            // the name is not shown, as it may be a misplaced secret
             let known = fields::names::<Run>().join(", ");
             return Some(format!("{at}run: it has a field that is none of {known}"));
         }

@@ -1,4 +1,4 @@
-//! Running an auctioneer.
+//! Runs an auctioneer.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -35,6 +35,9 @@ pub(crate) struct AuctioneerArgs {
     /// The longest `queue_timeout` of a request, at most 24h [default: 1h]
     #[arg(long, env = "VENDUE_MAX_QUEUE_TIMEOUT", value_name = "TIME", value_parser = span)]
     max_queue_timeout: Option<Span>,
+    /// Accept requests only while no other auctioneer with --single does: managers grant it to one at a time
+    #[arg(long, env = "VENDUE_SINGLE")]
+    single: bool,
 }
 
 /// An auctioneer's file.
@@ -45,6 +48,8 @@ struct AuctioneerFile {
     policy: Option<String>,
     max_ttl: Option<Span>,
     max_queue_timeout: Option<Span>,
+    #[serde(default)]
+    single: bool,
 }
 
 impl AuctioneerFile {
@@ -75,7 +80,7 @@ impl AuctioneerFile {
     }
 }
 
-/// A configuration that no auctioneer may have is bad usage.
+/// Turns an invalid configuration into bad usage.
 pub(crate) fn auctioneer_error(error: auctioneer::AuctioneerError) -> anyhow::Error {
     match error {
         auctioneer::AuctioneerError::Config(invalid) => Usage::because(invalid),
@@ -99,6 +104,9 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     ] {
         table.extend(flag.map(|value| (key.to_owned(), Value::from(value))));
     }
+    if args.single {
+        table.insert("single".to_owned(), true.into());
+    }
     let file: AuctioneerFile = from_table(table, args.config.as_ref())?;
     let limits = file.limits()?;
     let mut options = nats_options(global, "", true);
@@ -110,8 +118,9 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
         name: name.unwrap_or_else(|| short_name("auctioneer")),
         policy: policy_file::load_to_run(file.policy.as_deref().unwrap_or(DEFAULT_POLICY))?,
         limits,
+        single: file.single,
     };
-    // before anything is said of the connection
+    // before any message about the connection
     placement::check_name("--name", &config.name).map_err(Usage::because)?;
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let shutdown = shutdown::on_signals()?;
@@ -131,10 +140,10 @@ pub(crate) async fn auctioneer(global: &Global, args: &AuctioneerArgs) -> anyhow
     Ok(Exit::Ok)
 }
 
-/// How placements are decided when nobody says otherwise.
+/// The default policy.
 pub(crate) const DEFAULT_POLICY: &str = "diego";
 
-/// Reads a configuration; what is wrong names the field.
+/// Reads a configuration; an error names the field.
 pub(crate) fn from_table<T: DeserializeOwned>(
     table: Table,
     file: Option<&PathBuf>,

@@ -1,4 +1,4 @@
-//! `run`: a start request put together from the command line.
+//! `run`: sends a start request built from the command line.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -102,7 +102,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl RunArgs {
-    /// The app's name. Words that are left over are a command without its `--`.
+    /// Returns the app's name. Leftover words are a command without its `--`.
     fn app(&self) -> anyhow::Result<&str> {
         let (app, left_over) = match (&self.app, self.words.as_slice()) {
             (Some(app), words) => (app, words),
@@ -129,7 +129,7 @@ impl RunArgs {
         Ok(app)
     }
 
-    /// Ctrl-C ends the waiting for an answer; what was asked for is not taken back.
+    /// Notes that Ctrl-C ends the wait for an answer, but does not withdraw the request.
     pub(crate) fn note_interrupted(&self) {
         if let Ok(app) = self.app() {
             note(format_args!(

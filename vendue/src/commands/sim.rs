@@ -194,7 +194,7 @@ fn run_seeds(
         let runs = run_policies(scenario, outcome, end)?;
         let mut outcome = runs.outcome;
         let interrupted = outcome.interrupted;
-        // of all seeds but the first only the figures are needed
+        // of all seeds but the first, only the figures are needed
         if !outcomes.is_empty() {
             drop_cells(&mut outcome);
         }
@@ -214,7 +214,7 @@ fn drop_cells(outcome: &mut SimOutcome) {
     }
 }
 
-/// The scenario, with the policies of the command line.
+/// Reads the scenario, with the policies of the command line.
 fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
     let mut scenario = match (&args.nodes, &args.pods) {
         (Some(nodes), Some(pods)) => return trace(args, nodes, pods),
@@ -226,7 +226,7 @@ fn read(args: &SimArgs) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
-/// A scenario of the trace's files, whose text gives the same report again.
+/// Returns a scenario of the trace's files, whose text reproduces the report.
 fn trace(args: &SimArgs, nodes: &Path, pods: &Path) -> anyhow::Result<Scenario> {
     let contenders = contenders::read(&args.policy)?;
     let table = TraceTable {
@@ -241,18 +241,18 @@ fn trace(args: &SimArgs, nodes: &Path, pods: &Path) -> anyhow::Result<Scenario> 
     let text = text.map_err(Usage::because)?;
     let mut scenario = Scenario::read_with(&text, true, &read_file).map_err(Usage::because)?;
     if !contenders.is_empty() {
-        // the text has the policies themselves, and these have their labels
+        // the text contains the policies themselves, whereas these have their labels
         scenario.contenders = contenders;
     }
     Ok(scenario)
 }
 
-/// A file of a trace; its name is relative to the directory in which the command runs.
+/// Reads a file of a trace; its name is relative to the current directory.
 fn read_file(name: &str) -> std::io::Result<Vec<u8>> {
     std::fs::read(name)
 }
 
-/// A scenario: a shipped one by its name, or a file.
+/// Reads a scenario: a shipped one by its name, or a file.
 pub(super) fn read_scenario(name: &str) -> anyhow::Result<Scenario> {
     let (text, toml) = match shipped::find(name) {
         Some(text) => (text.to_owned(), true),
@@ -277,7 +277,7 @@ pub(super) fn read_scenario(name: &str) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
-/// The command as the report shows it: without the files that it writes.
+/// Returns the command as the report shows it, without output files.
 fn command(args: &SimArgs) -> String {
     let mut words = vec!["vendue sim".to_owned()];
     words.extend(args.scenario.clone());
@@ -302,20 +302,20 @@ fn command(args: &SimArgs) -> String {
     words.join(" ")
 }
 
-/// What was simulated so far.
+/// The runs so far.
 struct Runs {
     outcome: SimOutcome,
     timings: Vec<Timing>,
 }
 
 impl Runs {
-    /// Before the first run.
+    /// Creates it before the first run.
     fn of(outcome: SimOutcome) -> Self {
         let timings = Vec::new();
         Self { outcome, timings }
     }
 
-    /// Adds a run. Whether it was interrupted: then no other one follows.
+    /// Adds a run. Returns whether it was interrupted: then no other one follows.
     fn add(&mut self, stopwatch: Stopwatch, (run, interrupted): (SimRun, bool)) -> bool {
         self.timings.push(stopwatch.stop(&run));
         self.outcome.runs.push(run);
@@ -392,7 +392,7 @@ fn report_timings(args: &SimArgs, timings: &[Timing]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes and opens the HTML report, if asked for.
+/// Writes and opens the HTML report, if requested.
 fn write_html(args: &SimArgs, outcome: &SimOutcome) -> anyhow::Result<()> {
     if args.html.is_some() || args.open {
         let file = match &args.html {

@@ -1,4 +1,4 @@
-//! What instances are made from, as a flag of `start` and `run`.
+//! The source of instances, as a flag of `start` and `run`.
 
 use placement::RunSource;
 use serde_json::{Value, json};
@@ -17,18 +17,18 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// As a request has it.
+    /// Returns the source in the form of a request.
     pub(crate) fn source(&self) -> Option<RunSource> {
         let (url, sha256) = self.source.clone().zip(self.sha256.clone())?;
         Some(RunSource { url, sha256 })
     }
 
-    /// Puts it into every request of a file, in the place of its own.
+    /// Puts it into every request of a file, replacing its own.
     pub(crate) fn put_into(&self, text: String) -> anyhow::Result<String> {
         let Some(source) = self.source() else {
             return Ok(text);
         };
-        // whoever reads the request next says what is wrong with such a text
+        // whoever reads the request next reports what is wrong with it
         let Ok(mut request) = serde_json::from_str::<Value>(&text) else {
             return Ok(text);
         };

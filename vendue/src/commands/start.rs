@@ -1,4 +1,4 @@
-//! `start`: a start request from a file, and how every reply to one is shown.
+//! `start`: sends a start request from a file. Also shows the reply to any start request.
 
 use std::time::Duration;
 
@@ -61,8 +61,7 @@ pub(crate) async fn start(global: &Global, args: &StartArgs) -> anyhow::Result<E
     send(&cluster, request).await
 }
 
-/// Sends a request (or an array of them), prints the reply and says by the exit code whether
-/// everything was placed.
+/// Sends a request (or an array of them) and prints the reply. The exit code says whether everything was placed.
 pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Exit> {
     let patience = patience(&request);
     let body = serde_json::to_vec(&request)?;
@@ -98,7 +97,7 @@ pub(crate) async fn send(cluster: &Cluster, request: Value) -> anyhow::Result<Ex
     Ok(exit(&replies))
 }
 
-/// The first of these that is true of any reply: bad usage, failed, unplaced or queued; else all is done.
+/// Returns the first exit code that applies to any reply: bad usage, failed, unplaced or queued; else success.
 fn exit(replies: &[Result<StartReply, ErrorBody>]) -> Exit {
     let rejected = |invalid: bool| {
         replies.iter().any(|reply| match reply {
@@ -118,7 +117,7 @@ fn exit(replies: &[Result<StartReply, ErrorBody>]) -> Exit {
     }
 }
 
-/// A request that got no answer may still be carried out: says how to find out.
+/// Extends the error of an unanswered request, which may still be carried out: says how to find out.
 fn still_asked(request: &Value, error: anyhow::Error) -> anyhow::Error {
     let failure = error.downcast_ref::<Failure>();
     let unanswered = failure.is_some_and(|failure| failure.code == failure_code::NO_ANSWER);
@@ -135,7 +134,7 @@ fn still_asked(request: &Value, error: anyhow::Error) -> anyhow::Error {
     )
 }
 
-/// The longest deadline of the requests, and some for the way.
+/// Returns the longest deadline of the requests, plus some time for transit.
 fn patience(request: &Value) -> Duration {
     let deadline = |request: &Value| {
         let text = request["deadline"].as_str().unwrap_or("4s");

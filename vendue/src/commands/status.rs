@@ -1,4 +1,4 @@
-//! `status`: the state of one app, or of all in a line each.
+//! `status`: shows the state of one app, or of all apps in a line each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(crate) struct StatusArgs {
     app: Option<String>,
 }
 
-/// Shows one app or all.
+/// Shows one app or all apps.
 pub(crate) async fn status(global: &Global, args: &StatusArgs) -> anyhow::Result<Exit> {
     if let Some(app) = &args.app {
         placement::check_name("APP", app).map_err(Usage::invalid)?;
@@ -76,7 +76,7 @@ fn show_app(global: &Global, app: &str, answers: &Answers) -> anyhow::Result<Exi
     })
 }
 
-/// What every document says of an app as a whole.
+/// Returns what every document says about an app as a whole.
 pub(crate) fn summary(app: &str, status: &AppStatus<'_>) -> [(&'static str, Value); 5] {
     [
         ("app", json!(app)),
@@ -110,7 +110,7 @@ fn show_all(format: Format, answers: &Answers) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Apps by name. What was only stopped counts as history, so an app may have nothing else.
+/// Groups the answers by app. Stopped instances count as history, so an app may have nothing else.
 fn by_app(answers: &Answers) -> BTreeMap<&str, AppStatus<'_>> {
     let of_instances = answers.instances.iter().map(|l| l.instance.app.as_str());
     let of_groups = answers.queued.iter().map(|group| group.app.as_str());
@@ -139,7 +139,7 @@ fn by_app(answers: &Answers) -> BTreeMap<&str, AppStatus<'_>> {
         .collect()
 }
 
-/// A column for each state that occurs, running first; what was stopped or replaced stands apart.
+/// Prints a column for each state that occurs, running first; stopped or replaced instances are separate.
 fn print_all(apps: &BTreeMap<&str, AppStatus<'_>>) -> anyhow::Result<()> {
     let all: Vec<_> = apps.values().map(AppStatus::counts).collect();
     let mut states: BTreeSet<&str> = all

@@ -1,4 +1,4 @@
-//! `stop`: an app, or some of its instances.
+//! `stop`: stops an app, or some of its instances.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) struct StopArgs {
     force: bool,
 }
 
-/// Reads the value of `--indices`.
+/// Parses the value of `--indices`.
 pub(crate) fn indices(text: &str) -> anyhow::Result<Vec<u32>> {
     parse_indices(text, MAX_INDICES).ok_or_else(|| {
         Usage::because(format_args!(
@@ -42,7 +42,7 @@ pub(crate) fn indices(text: &str) -> anyhow::Result<Vec<u32>> {
     })
 }
 
-/// The most instances of one request.
+/// Maximum number of instances of one request.
 const MAX_INDICES: usize = 100_000;
 
 /// Stops what matches.
@@ -117,7 +117,7 @@ fn print(reply: &StopReply) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says so, and what ended already.
+/// Says that nothing was stopped, and what had already ended.
 fn nothing_to_stop(app: &str, answers: &Answers) -> String {
     if answers.instances.is_empty() {
         return format!("nothing to stop: no instance of {app} was found");

@@ -1,4 +1,4 @@
-//! `up`: a whole cluster in one process, beside a private nats-server.
+//! `up`: runs a whole cluster in one process, with a private nats-server.
 
 mod connections;
 mod manager;
@@ -80,10 +80,10 @@ pub(crate) struct UpArgs {
     until_stdin_ends: bool,
 }
 
-/// What ended one of the roles.
+/// How one of the roles ended.
 type Ended = (String, anyhow::Result<()>);
 
-/// Brings a cluster up, says what to type, and takes it down when told to.
+/// Starts a cluster, says what to type, and takes it down when told to.
 pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let subjects = Subjects::new(global.prefix.as_str()).map_err(Usage::because)?;
     let cells = args.configs();
@@ -129,7 +129,7 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     let works = async {
         ready(&cluster, args.cells).await?;
         manager::until_ready(&cluster.bus, &cluster.subjects, &no_manager).await;
-        // with nobody to read it, the cluster is no worse
+        // the cluster works even if nobody can read this
         let _ = access.announce(args, global, !no_manager.is_cancelled());
         std::future::pending().await
     };
@@ -142,14 +142,14 @@ pub(crate) async fn up(global: &Global, args: &UpArgs) -> anyhow::Result<Exit> {
     stop_roles.cancel();
     shut_down_roles(&mut roles, args.grace).await;
     if let Some(mut server) = server {
-        // connections end some time after their last user: none may warn of a server that is gone
+        // connections outlive their last user for some time; none may warn about a server that is gone
         ending.cancel();
         server.stop().await;
     }
     done.map(|()| Exit::Ok)
 }
 
-/// The settings of the cluster's auctioneer; on a server that others use its name is one of its own.
+/// Returns the settings of the cluster's auctioneer; on a shared server it has a unique name.
 fn auctioneer_of(joins: bool, policy: Policy) -> auctioneer::AuctioneerConfig {
     let name = if joins {
         short_name("auctioneer")
@@ -157,13 +157,14 @@ fn auctioneer_of(joins: bool, policy: Policy) -> auctioneer::AuctioneerConfig {
         AUCTIONEER.to_owned()
     };
     auctioneer::AuctioneerConfig {
+        single: false,
         name,
         policy,
         limits: auctioneer::Limits::default(),
     }
 }
 
-/// The private server, unless another is joined, how to connect to it, and where it stores apps.
+/// Returns the private server, unless another one is joined, how to connect to it, and where it stores apps.
 async fn prepare(
     global: &Global,
     args: &UpArgs,
@@ -196,7 +197,7 @@ async fn prepare(
     Ok((Connections { options, keys }, server, data))
 }
 
-/// How to reach the private server, or the one that is joined.
+/// Returns how to reach the private server, or the one that is joined.
 fn options(global: &Global, server: Option<&Server>) -> NatsOptions {
     match server {
         Some(server) => NatsOptions {
@@ -208,7 +209,7 @@ fn options(global: &Global, server: Option<&Server>) -> NatsOptions {
     }
 }
 
-/// Starts every role, each with a connection of its own.
+/// Starts every role, each with its own connection.
 async fn spawn(
     roles: &mut JoinSet<Ended>,
     stop: &CancellationToken,
@@ -238,7 +239,7 @@ impl UpArgs {
             cpu_millis: self.cell_cpu,
             ..Resources::new(self.cell_memory, self.cell_disk, self.cell_containers)
         };
-        // ports of their own, so that no two cells of this machine hand out the same one
+        // separate ranges of ports, so that no two cells of this machine assign the same one
         let (first, last) = (61_001, 65_535);
         let share = u16::try_from((last - first) / self.cells).unwrap_or(u16::MAX);
         let mut configs = Vec::new();
@@ -297,7 +298,7 @@ async fn start(
 }
 
 async fn end_with_stdin(shutdown: CancellationToken) {
-    // an error is an end, too
+    // an error ends it too
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
     shutdown.cancel();
 }
@@ -310,7 +311,7 @@ async fn ready(cluster: &Cluster, cells: u32) -> anyhow::Result<()> {
     output::with_progress("waiting for the cells", waiting).await
 }
 
-/// Until something ends that should last.
+/// Waits until something ends that should last.
 async fn watch(roles: &mut JoinSet<Ended>, mut server: Option<&mut Server>) -> anyhow::Result<()> {
     loop {
         let server_ended = async {
@@ -335,7 +336,7 @@ async fn watch(roles: &mut JoinSet<Ended>, mut server: Option<&mut Server>) -> a
     }
 }
 
-/// Waits for the roles to end; they have their grace period and a little more.
+/// Waits for the roles to end: for their grace period and a little more.
 async fn shut_down_roles(roles: &mut JoinSet<Ended>, grace: Duration) {
     let all = async {
         while let Some(ended) = roles.join_next().await {
@@ -360,18 +361,18 @@ async fn shut_down_roles(roles: &mut JoinSet<Ended>, grace: Duration) {
     roles.abort_all();
 }
 
-/// Where the cluster is, and with which key one gets in.
+/// Where the cluster is, and the key that gives access to it.
 struct Access {
     /// The private server's port.
     port: Option<u16>,
-    /// What clients connect to.
+    /// The address for clients.
     url: String,
-    /// The key of who types the commands, with --secure.
+    /// The key for the user's commands, with --secure.
     key: Option<PathBuf>,
 }
 
 impl Access {
-    /// Says where it is and what to type.
+    /// Says where the cluster is and what to type.
     fn announce(&self, args: &UpArgs, global: &Global, managed: bool) -> anyhow::Result<()> {
         if global.output == Format::Json {
             let mut line = json!({
@@ -416,7 +417,7 @@ impl Access {
 
 /// Commands to type in another terminal, after the exports.
 fn suggest(global: &Global, secure: bool) -> anyhow::Result<()> {
-    // as this one was typed: it need not be in PATH
+    // as this one was typed, since it need not be in PATH
     let mut vendue = std::env::args().next().unwrap_or_else(|| "vendue".into());
     let mut nats = "nats".to_owned();
     let prefix = &global.prefix;

@@ -1,4 +1,4 @@
-//! `version` and `completions`: what needs no cluster.
+//! `version` and `completions`, which need no cluster.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::{
     output,
 };
 
-/// The program's version.
+/// Prints the program's version.
 pub(crate) fn version(format: Format) -> anyhow::Result<Exit> {
     let version = env!("CARGO_PKG_VERSION");
     match format {
@@ -18,7 +18,7 @@ pub(crate) fn version(format: Format) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What a shell reads to complete our command lines.
+/// Prints what a shell reads to complete our command lines.
 pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
     let text = complete::registration(&shell.to_string())?;
     output::say(String::from_utf8_lossy(&text).trim_end())?;

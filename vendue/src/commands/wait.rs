@@ -1,4 +1,4 @@
-//! `wait`: until all of an app runs, or its tasks have exited.
+//! `wait`: waits until all of an app runs, or its tasks have exited.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +45,7 @@ pub(crate) struct WaitArgs {
     timeout: Duration,
 }
 
-/// How far an app is.
+/// The progress of an app.
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
     /// Not there yet.
@@ -56,20 +56,20 @@ enum Progress {
     Failed,
 }
 
-/// An instance that was queued and is not queued any more must appear on a cell within this time.
+/// An instance that leaves the queue must appear on a cell within this time.
 const DISPATCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two questions what became of the last start.
+/// Pause between two questions about the last start.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What was queued while we waited.
+/// The queued instances while we wait.
 #[derive(Debug, Default)]
 struct Queue {
-    /// Of each index that was queued and is not: since when.
+    /// For each index that was queued and no longer is: since when.
     left: BTreeMap<u32, Instant>,
     /// The indices that were queued at the last look.
     queued: BTreeSet<u32>,
-    /// Of each index that an event called unplaced: why.
+    /// For each index that an event reported as unplaced: why.
     unplaced: BTreeMap<u32, String>,
 }
 
@@ -97,12 +97,12 @@ impl Queue {
         self.queued = queued;
     }
 
-    /// Whether an instance is on its way from the queue to a cell.
+    /// Returns whether an instance is on its way from the queue to a cell.
     fn is_moving(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// What left the queue and came to no cell, in words.
+    /// Describes the instances that left the queue without reaching a cell.
     fn lost(&self, now: Instant, app: &str) -> Option<String> {
         let is_lost = |(index, since): &(&u32, &Instant)| {
             self.unplaced.contains_key(index) || now.duration_since(**since) >= DISPATCH_TIMEOUT
@@ -123,13 +123,13 @@ impl Queue {
     }
 }
 
-/// The most instances of one request.
+/// Maximum number of instances of one request.
 const MAX_INDICES: usize = 100_000;
 
-/// What the last look brought; an error where nobody answered, which says nothing of the app.
+/// The result of the last look; an error if nobody answered, which says nothing about the app.
 type Seen = anyhow::Result<Answers>;
 
-/// Waits.
+/// Runs `wait`.
 pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exit> {
     placement::check_name("APP", &args.app).map_err(Usage::invalid)?;
     let cluster = Cluster::connect(global).await?;
@@ -139,7 +139,7 @@ pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
     let subject = cluster.subjects.event("*", &args.app, "*");
     let mut events = cluster.bus.client.subscribe(subject).await?;
     let (senders, mut waiting) = (Senders::default(), Waiting::default());
-    // the first look is not cut short: with a timeout of 0, too, it tells what there is
+    // the first look is not cut short, so that even with a timeout of 0 it reports what there is
     let mut seen = first_look(&cluster, args).await?;
     let mut said = String::new();
     loop {
@@ -152,7 +152,7 @@ pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
             }
             Err(e) => format!("{e:#}"),
         };
-        // quick waits say nothing; long ones say what changes
+        // short waits say nothing; longer ones report changes
         if said != now && began.elapsed() > Duration::from_secs(2) {
             note(format_args!("… {}: {now}", args.app));
             said = now;
@@ -170,7 +170,7 @@ pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
             next = timeout(Duration::from_millis(20), events.next()).await;
         }
         let looked = timeout_at(until, look(&cluster, args)).await;
-        // what was not answered in time leaves what was seen before
+        // if no answer arrived in time, the previous result stays
         seen = looked.unwrap_or(seen);
     }
 }
@@ -179,7 +179,8 @@ async fn look(cluster: &Cluster, args: &WaitArgs) -> Seen {
     instances::held_and_queued(cluster, Some(&args.app)).await
 }
 
-/// Where the server says that there are no cells, waiting is useless; where nobody answered, it is not.
+/// Looks for the first time. If the server says that there are no cells, waiting is useless; if nobody answered, it is
+/// not.
 async fn first_look(cluster: &Cluster, args: &WaitArgs) -> anyhow::Result<Seen> {
     let seen = look(cluster, args).await;
     let no_answer = |e: &anyhow::Error| {
@@ -192,11 +193,11 @@ async fn first_look(cluster: &Cluster, args: &WaitArgs) -> anyhow::Result<Seen> 
     }
 }
 
-/// What is remembered from look to look.
+/// The state kept between looks.
 #[derive(Debug, Default)]
 struct Waiting {
     queue: Queue,
-    /// When an auctioneer was asked what became of the last start.
+    /// When an auctioneer was asked about the last start.
     asked: Option<Instant>,
 }
 
@@ -232,14 +233,15 @@ impl Waiting {
     }
 }
 
-/// LRPs must run, tasks must have exited well; what has ended otherwise will not mend itself.
+/// Judges the progress: LRPs must run and tasks must have exited well; anything that has ended otherwise will not
+/// recover.
 fn judge(status: &AppStatus<'_>, wanted: Option<usize>) -> Progress {
     let (mut ready, mut pending) = (0, status.queued);
     for located in &status.now {
         match (located.instance.kind, located.instance.state) {
             (Kind::Task, InstanceState::Exited) | (Kind::Lrp, InstanceState::Running) => ready += 1,
             (_, InstanceState::Crashed) | (Kind::Lrp, InstanceState::Exited) => {}
-            // on its way out: somebody stopped it
+            // on its way out, as somebody stopped it
             (_, InstanceState::Stopping) => {}
             _ => pending += 1,
         }
@@ -256,7 +258,7 @@ fn judge(status: &AppStatus<'_>, wanted: Option<usize>) -> Progress {
     Progress::Pending
 }
 
-/// Prints how it ended, with what failed.
+/// Prints how it ended, including failures.
 fn report(
     cluster: &Cluster,
     args: &WaitArgs,
@@ -289,7 +291,7 @@ fn report(
     })
 }
 
-/// The time is up.
+/// Handles the end of the timeout.
 async fn too_late(cluster: &Cluster, args: &WaitArgs, seen: &Seen) -> anyhow::Result<Exit> {
     let time = placement::Span(args.timeout);
     let app = &args.app;
@@ -326,7 +328,7 @@ async fn too_late(cluster: &Cluster, args: &WaitArgs, seen: &Seen) -> anyhow::Re
     report(cluster, args, "queued", &status)
 }
 
-/// Why no instance is listed. Only where all answered is it advised to start it.
+/// Explains why no instance is listed. It suggests starting the app only if all cells answered.
 async fn why_absent(cluster: &Cluster, app: &str, answers: &Answers) -> String {
     if let Some(silent) = instance_table::silent_in_words(answers) {
         return format!("{silent}: it may run there");
@@ -339,7 +341,7 @@ async fn why_absent(cluster: &Cluster, app: &str, answers: &Answers) -> String {
     }
 }
 
-/// The most failures that are named.
+/// Maximum number of failures that are named.
 const LISTED: usize = 10;
 
 fn failures(app: &str, status: &AppStatus<'_>) -> Vec<String> {
@@ -355,7 +357,7 @@ fn failures(app: &str, status: &AppStatus<'_>) -> Vec<String> {
     lines
 }
 
-/// `web 3 crashed on z1-cell-0: exit 1`.
+/// Formats `web 3 crashed on z1-cell-0: exit 1`.
 fn failure(located: &Located) -> String {
     let (app, index, cell) = (&located.instance.app, located.instance.index, &located.cell);
     let (state, ended) = (located.state(), located.instance.ended.as_deref());
@@ -382,18 +384,18 @@ mod tests {
             ("task 0 exited 1", "", None, Ready),
             ("task 0 running 1", "", None, Pending),
             ("task 0 crashed 1", "", None, Failed),
-            // what waits for room is waited for
+            // a queued instance is waited for
             ("lrp 0 running 1", "1-2", None, Pending),
             ("task 0 exited 1", "1", None, Pending),
             ("", "0", None, Pending),
             ("lrp 0 running 1", "1", Some(1), Ready),
             ("lrp 0 crashed 1", "1", Some(1), Pending),
-            // an earlier life of the same index does not count
+            // an earlier instance of the same index does not count
             ("lrp 0 crashed 9, lrp 0 running 1", "", None, Ready),
             ("lrp 0 running 1, lrp 0 crashed 0", "", None, Ready),
             ("task 0 crashed 9, task 0 exited 1", "", None, Ready),
             ("task 0 exited 9, task 0 crashed 1", "", None, Failed),
-            // so many must run
+            // this many must run
             ("lrp 0 running 1", "", Some(2), Pending),
             ("lrp 0 running 1, lrp 1 crashed 1", "", Some(1), Ready),
             ("lrp 0 running 1, lrp 1 crashed 1", "", Some(2), Failed),

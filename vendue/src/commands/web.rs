@@ -21,11 +21,11 @@ pub(crate) struct WebArgs {
     bind: IpAddr,
 }
 
-/// A client that does not ask within this is hung up on.
+/// A client that does not send its request within this time is disconnected.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections served at once; more wait.
+/// Maximum number of connections served at once; further ones wait.
 const MOST: usize = 64;
-/// The longest head of a request, bytes.
+/// The longest head of a request, in bytes.
 const HEAD: usize = 8192;
 
 /// Answers until it is killed.
@@ -42,7 +42,7 @@ pub(crate) async fn web(args: &WebArgs) -> anyhow::Result<Exit> {
         let (stream, _) = listener.accept().await?;
         let page = Arc::clone(&page);
         tokio::spawn(async move {
-            // what a client does wrong is its own affair
+            // a client's mistakes are its own problem
             let _ = timeout(TIMEOUT, answer(stream, &page)).await;
             drop(place);
         });

@@ -1,3 +1,3 @@
-//! Tests of what only the program knows.
+//! Tests of things that only the program itself knows.
 
 mod operations_page;

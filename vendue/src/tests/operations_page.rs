@@ -1,4 +1,4 @@
-//! docs/OPERATIONS.md lists every setting of the roles.
+//! Checks that docs/OPERATIONS.md lists every setting of the roles.
 
 use clap::{Arg, CommandFactory};
 
@@ -6,7 +6,7 @@ use crate::cli::Cli;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/OPERATIONS.md");
 
-/// A flag's row: how it is written, what it is, its variable and its default.
+/// Returns a flag's row: how it is written, its description, its variable and its default.
 fn row(arg: &Arg) -> Option<String> {
     let flag = arg.get_long()?;
     let value = match arg.get_value_names() {
@@ -28,7 +28,7 @@ fn row(arg: &Arg) -> Option<String> {
     Some(row.replace("NAME|FILE", "NAME or FILE"))
 }
 
-/// The table of a role, without what every command takes.
+/// Returns the table of a role, without the options common to all commands.
 fn table(role: &str) -> String {
     let command = Cli::command();
     let mut words = role.split(' ');

@@ -1,7 +1,7 @@
-//! What may break, broken on purpose: on a real server, with separate processes.
+//! Faults caused on purpose: on a real server, with separate processes.
 //!
-//! Each test says in its name what must survive. Times are upper bounds several times as long as
-//! what was measured; what is measured is printed.
+//! Each test's name says what must survive. Times are upper bounds, several times as long as measured; the measured
+//! times are printed.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -40,7 +40,7 @@ async fn an_auctioneer_that_was_killed_comes_back_warm() {
     let first = eventually("an answer", async || observer.start("r-2", "api", 3).await).await;
     let took = killed.elapsed();
     println!("served again after {took:?}");
-    // cold, it would not know the cells
+    // without prior knowledge, it would not know the cells
     assert_eq!(first.outcome, Outcome::Placed, "{}", shown(&first));
     assert_eq!(observer.pool().await.unwrap().len(), 3);
     assert!(
@@ -91,7 +91,7 @@ async fn instances_survive_twenty_seconds_without_a_server() {
         );
     }
     assert_eq!(after.len(), 6, "something was started twice: {after:?}");
-    // several ttls of traffic after the return: whoever was going to be called lost has been
+    // several ttls of traffic after the return: anything that was going to be declared lost has been
     let last = observer.placed("r-3", "last", 1).await;
     assert_eq!(last.outcome, Outcome::Placed);
     events.wait(kind::PLACED, "last").await;
@@ -133,7 +133,7 @@ async fn a_cell_that_is_killed_leaves_the_pool_within_its_ttl_and_no_process() {
 async fn a_cell_that_leaves_in_order_is_gone_at_once() {
     let server = NatsServer::start().await;
     let observer = Observer::of(&server).await;
-    // by its ttl alone it would stay for an hour
+    // its ttl alone would keep it for an hour
     let more = ["--ttl", "1h"];
     let url = server.url();
     let mut leaving = Part::rep(&url, "z1-a", &more);
@@ -163,12 +163,12 @@ async fn a_cell_that_is_cut_off_runs_nothing_late_and_comes_back() {
     observer.cells(&["z1-a"]).await;
     let mut events = observer.events().await;
     link.block();
-    // it is still in the pool: the start is sent into the broken link
+    // it is still in the pool, so the start is sent into the broken link
     let reply = observer.start("r-1", "late", 1).await.unwrap();
     assert_eq!(reply.outcome, Outcome::Unknown, "{}", shown(&reply));
     events.wait(kind::CELL_LOST, "z1-a").await;
     observer.cells(&[]).await;
-    // past the five seconds that a start is good for; the fault itself, not a wait
+    // longer than the five seconds for which a start is valid; the fault itself, not a wait
     tokio::time::sleep(Duration::from_secs(4)).await;
     link.unblock();
     observer.cells(&["z1-a"]).await;
@@ -212,7 +212,7 @@ async fn a_frozen_cell_delays_one_batch() {
     reps[0].signal(Signal::STOP);
     let first = observer.start("r-1", "one", 2).await.unwrap();
     assert_eq!(first.outcome, Outcome::Placed, "{}", shown(&first));
-    // it is not waited for again, which the auctioneer says itself; time would prove nothing
+    // it is not waited for again; the auctioneer says so itself, while timing would prove nothing
     let silent = |pool: std::collections::BTreeMap<String, bool>| pool.get("z1-a").copied();
     assert_eq!(silent(observer.pool().await.unwrap()), Some(true));
     let second = observer.start("r-2", "two", 2).await.unwrap();
@@ -256,7 +256,7 @@ async fn a_request_repeated_to_another_auctioneer_starts_nothing_twice() {
     })
     .await;
     let mut replies = Vec::new();
-    // one of two answers each, by chance: all forty by the same one has odds of 2^-39
+    // one of two answers each time, at random: the odds that all forty come from the same one are 2^-39
     for _ in 0..40 {
         replies.push(observer.start("r-1", "web", 3).await.unwrap());
     }

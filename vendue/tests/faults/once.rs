@@ -1,4 +1,4 @@
-//! One id runs once: whichever auctioneer gets it, and whatever is restarted, frozen or cut off.
+//! One id runs once, whichever auctioneer gets it, and whatever is restarted, frozen or cut off.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use testkit::{Link, NatsServer, eventually};
 
 use crate::parts::{Observer, Part, shown};
 
-/// Cells with room for everything, each a process.
+/// Cells with room for everything, each as a process.
 const CELLS: [&str; 3] = ["z1-a", "z1-b", "z2-a"];
 
 struct Once {
@@ -31,7 +31,7 @@ impl Once {
         }
     }
 
-    /// With two auctioneers that take requests.
+    /// Starts a cluster with two auctioneers that accept requests.
     async fn with_two_auctioneers() -> (Self, Part, Part) {
         let once = Self::start().await;
         let url = once.server.url();
@@ -39,7 +39,7 @@ impl Once {
         (once, first, second)
     }
 
-    /// One more auctioneer, that takes requests.
+    /// Starts one more auctioneer, and waits until it accepts requests.
     async fn auctioneer(&self, url: &str) -> Part {
         let before = self.auctioneers().await;
         let part = Part::auctioneer(url, "dea");
@@ -50,7 +50,7 @@ impl Once {
         part
     }
 
-    /// How many auctioneers take requests.
+    /// Returns the number of auctioneers that accept requests.
     async fn auctioneers(&self) -> usize {
         let mut count = 0;
         let subject = format!("$SRV.INFO.{}-auctioneer", self.observer.subjects.prefix());
@@ -67,7 +67,7 @@ impl Once {
         count
     }
 
-    /// Asks until there is an answer: what a stopped auctioneer got is not answered.
+    /// Asks until there is an answer, as a stopped auctioneer does not answer what it received.
     async fn ask(&self, id: &str) -> StartReply {
         eventually("an answer", async || {
             self.observer.start(id, "web", 1).await
@@ -75,13 +75,13 @@ impl Once {
         .await
     }
 
-    /// The cells on which the app runs.
+    /// Returns the cells on which the app runs.
     async fn runs(&self) -> Vec<String> {
         self.observer.holders(CELLS.len(), "web").await
     }
 
-    /// Two auctioneers may both have started it: it ends with one that runs where both say. Until then
-    /// an answer may name the cell where it is killed.
+    /// Waits until it runs once, where all auctioneers say. Two of them may both have started it; until one instance is
+    /// left, an answer may name the cell where it is killed.
     async fn settles(&self, id: &str) {
         eventually("it to run once, where all say", async || {
             let replies = futures_util::future::join_all((0..6).map(|_| self.ask(id))).await;
@@ -92,7 +92,7 @@ impl Once {
         .await;
     }
 
-    /// It runs once, and the auctioneers say where.
+    /// Checks that it runs once, and that the auctioneers say where.
     async fn runs_once(&self, id: &str) {
         let replies: Vec<StartReply> =
             futures_util::future::join_all((0..6).map(|_| self.ask(id))).await;
@@ -122,7 +122,7 @@ async fn an_auctioneer_that_was_cut_off_asks_the_cells() {
     let _first = once.auctioneer(&once.server.url()).await;
     let _second = once.auctioneer(&link.url()).await;
     link.block();
-    // the one that is not cut off gets one of these
+    // the auctioneer that is not cut off gets one of these
     eventually("an answer", async || {
         let copies = (0..8).map(|_| Box::pin(once.observer.start("r", "web", 1)));
         futures_util::future::select_ok(copies).await.map(drop)
@@ -132,7 +132,7 @@ async fn an_auctioneer_that_was_cut_off_asks_the_cells() {
     once.runs_once("r").await;
 }
 
-/// What lies in a frozen auctioneer's socket comes to it before the outcome that lies beside it.
+/// Requests in a frozen auctioneer's socket reach it before the outcomes that are there as well.
 #[tokio::test]
 async fn an_auctioneer_that_was_frozen_starts_nothing_twice() {
     let (once, _first, second) = Once::with_two_auctioneers().await;
@@ -143,7 +143,7 @@ async fn an_auctioneer_that_was_frozen_starts_nothing_twice() {
         let frozen = async {
             tokio::time::sleep(Duration::from_secs(3)).await; // the fault itself, not a wait
             second.signal(Signal::CONT);
-            // when the two disagree, they settle it within 2 s
+            // if the two disagree, they settle it within 2 s
             let end = Instant::now() + Duration::from_secs(2);
             while Instant::now() < end {
                 once.runs().await;
@@ -205,7 +205,7 @@ async fn a_flood_of_announcements_pushes_no_outcome_out() {
     once.runs_once("r").await;
 }
 
-/// Many copies in one moment, at two auctioneers.
+/// Many copies at the same moment, at two auctioneers.
 #[tokio::test]
 async fn copies_at_two_auctioneers_in_one_moment_end_as_one() {
     let (once, _first, _second) = Once::with_two_auctioneers().await;

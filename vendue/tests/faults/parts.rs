@@ -21,14 +21,14 @@ use shared::{
 };
 use testkit::{NatsServer, eventually};
 
-/// How long a cell's word holds in these tests.
+/// The ttl of cells in these tests.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-/// One process of the cluster; killed when it goes out of scope, and when the test's process ends.
+/// One process of the cluster, killed when this goes out of scope and when the test's process ends.
 pub(crate) struct Part(Child);
 
 impl Part {
-    /// Any of vendue's roles.
+    /// Starts any of vendue's roles.
     pub(crate) fn start(url: &str, arguments: &[&str]) -> Self {
         let mut command = spawn::command(Path::new(env!("CARGO_BIN_EXE_vendue")));
         command
@@ -44,12 +44,12 @@ impl Part {
         Self::start(url, &["auctioneer", "--policy", policy])
     }
 
-    /// A cell that pretends to run things.
+    /// Starts a cell with a simulated executor.
     pub(crate) fn simulated(url: &str, name: &str) -> Self {
         Self::rep(url, name, &["--simulated"])
     }
 
-    /// A cell that runs processes, as the user who runs the test.
+    /// Starts a cell that runs processes, as the user who runs the test.
     pub(crate) fn rep(url: &str, name: &str, more: &[&str]) -> Self {
         let zone = name.split('-').next().expect("a zone in the name");
         let mut arguments = vec!["rep", "--cell", name, "--zone", zone];
@@ -73,7 +73,7 @@ impl Part {
         self.0.id()
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it has not ended.
     pub(crate) fn lives(&mut self) -> bool {
         self.0.try_wait().expect("wait").is_none()
     }
@@ -95,13 +95,13 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // it may have ended already
+        // it may already have ended
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Where a part writes its log: to a file of the directory `LOGS`, where that is set.
+/// Returns where a part writes its log: to a file in the directory `LOGS`, if that is set.
 fn log_of(arguments: &[&str]) -> Stdio {
     let Some(folder) = std::env::var_os("LOGS") else {
         return Stdio::inherit();
@@ -116,7 +116,7 @@ fn log_of(arguments: &[&str]) -> Stdio {
         .into()
 }
 
-/// What a test sees of the cluster.
+/// A test's view of the cluster.
 pub(crate) struct Observer {
     pub(crate) client: Client,
     pub(crate) subjects: Subjects,
@@ -127,10 +127,10 @@ impl Observer {
         Self::of_all(std::slice::from_ref(server)).await
     }
 
-    /// On whichever of these servers answers.
+    /// Connects to whichever of these servers answers.
     pub(crate) async fn of_all(servers: &[NatsServer]) -> Self {
         let urls: Vec<String> = servers.iter().map(NatsServer::url).collect();
-        // a frozen server is left soon if there is another one
+        // a frozen server is left quickly if there is another one
         let ping = if urls.len() > 1 { 1 } else { 60 };
         let client = async_nats::ConnectOptions::new()
             .reconnect_delay_callback(|_| Duration::from_millis(50))
@@ -145,7 +145,7 @@ impl Observer {
         }
     }
 
-    /// The cells that an auctioneer knows, by name, and whether each is silent.
+    /// Returns the cells that an auctioneer knows, by name, and whether each is silent.
     pub(crate) async fn pool(&self) -> Result<BTreeMap<String, bool>, String> {
         let answer = self.client.request(self.subjects.pool(), "".into()).await;
         let answer = answer.map_err(|e| e.to_string())?;
@@ -173,7 +173,7 @@ impl Observer {
         .await;
     }
 
-    /// Asks for instances of a command that only waits.
+    /// Requests instances of a command that only waits.
     pub(crate) async fn start(
         &self,
         id: &str,
@@ -190,8 +190,8 @@ impl Observer {
         serde_json::from_slice(&answer.payload).map_err(|_| format!("{answer:?}"))
     }
 
-    /// Like [`Observer::start`], as another request each time until all of it is placed (the same
-    /// request would get the same answer).
+    /// Like [`Observer::start`], but with a new request each time until all of it is placed (the same request would get
+    /// the same answer).
     pub(crate) async fn placed(&self, id: &str, app: &str, instances: u32) -> StartReply {
         let mut attempt = 0;
         eventually("a placement", async || {
@@ -207,8 +207,8 @@ impl Observer {
         .await
     }
 
-    /// Every instance that the cells list, with its cell. Asks again until all cells answer: some may only
-    /// now be finding the server again.
+    /// Returns every instance that the cells list, with its cell. Asks again until all cells answer, as some may only
+    /// just be reconnecting.
     async fn listed(&self, cells: usize, app: Option<&str>) -> Vec<(String, Instance)> {
         eventually("all cells to say what runs", async || {
             let (mut listed, mut answered) = (Vec::new(), 0);
@@ -236,13 +236,13 @@ impl Observer {
         .await
     }
 
-    /// Every instance on every cell, by id.
+    /// Returns every instance on every cell, by id.
     pub(crate) async fn instances(&self, cells: usize) -> BTreeMap<shared::InstanceId, Instance> {
         let listed = self.listed(cells, None).await;
         listed.into_iter().map(|(_, i)| (i.instance, i)).collect()
     }
 
-    /// The cells on which an instance of the app holds its place, once for each.
+    /// Returns the cells on which an instance of the app holds its place, one entry per instance.
     pub(crate) async fn holders(&self, cells: usize, app: &str) -> Vec<String> {
         use shared::wire::InstanceState::{Crashed, Exited};
         let mut listed = self.listed(cells, Some(app)).await;
@@ -250,7 +250,7 @@ impl Observer {
         listed.into_iter().map(|(cell, _)| cell).collect()
     }
 
-    /// The instances that run, each with its cell, in order.
+    /// Returns the running instances, each with its cell, in order.
     pub(crate) async fn running(&self, cells: usize) -> Vec<(String, String)> {
         let mut listed = self.listed(cells, None).await;
         listed.retain(|(_, instance)| instance.state == shared::wire::InstanceState::Running);
@@ -269,7 +269,7 @@ impl Observer {
         answer.expect("an answer to a stop");
     }
 
-    /// Everything that happens from now on, kind by kind.
+    /// Returns everything that happens from now on.
     pub(crate) async fn events(&self) -> Events {
         let subscription = self
             .client
@@ -284,14 +284,14 @@ impl Observer {
     }
 }
 
-/// Events, in the order they came.
+/// Events, in the order of their arrival.
 pub(crate) struct Events {
     subscription: async_nats::Subscriber,
     seen: Vec<Event>,
 }
 
 impl Events {
-    /// Waits for an event of this kind about this app or cell; what comes before it is kept.
+    /// Waits for an event of this kind about this app or cell; earlier events are kept.
     pub(crate) async fn wait(&mut self, kind: &str, about: &str) -> Event {
         let found = async {
             while let Some(message) = self.subscription.next().await {
@@ -308,13 +308,13 @@ impl Events {
         found.unwrap_or_else(|_| panic!("no {kind} event about {about}; seen: {:?}", self.seen))
     }
 
-    /// How many events of this kind have been seen.
+    /// Returns how many events of this kind have been seen.
     pub(crate) fn count(&self, kind: &str) -> usize {
         self.seen.iter().filter(|e| e.kind == kind).count()
     }
 }
 
-/// Whether a process is there and not merely waiting to be buried.
+/// Returns whether a process is alive, rather than a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -323,7 +323,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     state.is_some_and(|s| s != 'Z' && s != 'X')
 }
 
-/// The pids of instances, which all must have one.
+/// Returns the pids of instances, each of which must have one.
 pub(crate) fn pids(instances: &BTreeMap<shared::InstanceId, Instance>) -> Vec<u32> {
     instances
         .values()
@@ -331,7 +331,7 @@ pub(crate) fn pids(instances: &BTreeMap<shared::InstanceId, Instance>) -> Vec<u3
         .collect()
 }
 
-/// Reads a field of a reply as JSON, for messages in panics.
+/// Returns a reply as JSON, for panic messages.
 pub(crate) fn shown(reply: &StartReply) -> Value {
     serde_json::to_value(reply).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use testkit::{NatsServer, eventually, eventually_within};
 
 use crate::parts::{Observer, Part};
 
-/// A manager takes the lease of one that was killed after 15 s, and then waits for the cells' ttl.
+/// A manager takes the lease of a killed one after 15 s, and then waits for the cells' ttl.
 const PATIENCE: Duration = Duration::from_secs(120);
 const CELLS: [&str; 3] = ["z1-a", "z1-b", "z2-a"];
 
@@ -20,7 +20,7 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// None where the server is too old for managers.
+    /// Starts a server; none if it is too old for managers.
     async fn start() -> Option<Self> {
         let data = tempfile::tempdir().unwrap();
         let store = data.path().display();
@@ -32,7 +32,7 @@ impl Tasks {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
-        // instances are somebody else's where the test is root's
+        // if the test runs as root, instances run as another user
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
         let file = dir.path().join("runs");
         fs::write(&file, "").unwrap();
@@ -61,7 +61,7 @@ impl Tasks {
         serde_json::from_slice(&answer.payload).map_err(|e| e.to_string())
     }
 
-    /// Stores a task that leaves a line and takes its time.
+    /// Stores a task that leaves a line and takes some time.
     async fn submit(&self, id: &str, retries: u32) {
         let runs = self.dir.path().join("runs");
         let script = format!("echo {id} >> {}; sleep 0.3", runs.display());
@@ -86,7 +86,7 @@ impl Tasks {
         Ok(listed.tasks)
     }
 
-    /// Waits until so many tasks are over.
+    /// Waits until `count` tasks have ended.
     async fn over(&self, count: usize) -> Vec<TaskStatus> {
         eventually_within(PATIENCE, &format!("{count} tasks to be over"), async || {
             let tasks = self.listed().await?;
@@ -100,7 +100,7 @@ impl Tasks {
         .await
     }
 
-    /// How often each has run.
+    /// Returns how often each has run.
     fn runs(&self) -> BTreeMap<String, usize> {
         let mut runs = BTreeMap::new();
         for line in fs::read_to_string(self.dir.path().join("runs"))
@@ -153,7 +153,7 @@ async fn a_task_runs_at_most_once_whatever_is_killed() {
     }
     let failed = listed.iter().filter(|t| t.state == TaskState::Failed);
     println!("{} of {count} failed", failed.clone().count());
-    // only what the killed cell may have run
+    // only those that the killed cell may have run
     assert!(failed.count() < count / 2, "{listed:?}");
 }
 

@@ -1,4 +1,4 @@
-//! `vendue app` with managers, auctioneers and cells that run.
+//! `vendue app` with running managers, auctioneers and cells.
 
 use std::{
     fs,
@@ -26,14 +26,14 @@ struct Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // it may have ended by itself
+        // it may already have ended by itself
         let _ = self.manager.kill();
         let _ = self.manager.wait();
     }
 }
 
 impl Kept {
-    /// None where the server is too old for a manager, which the tests of managers show.
+    /// Starts a cluster; none if the server is too old for a manager, which the tests of managers show.
     async fn start() -> Option<Self> {
         if is_old_server() {
             return None;
@@ -79,7 +79,7 @@ impl Kept {
         self.up.run(&args)
     }
 
-    /// Runs a command that must succeed; its document is as the page says.
+    /// Runs a command that must succeed, and checks its document against the page.
     #[track_caller]
     fn document(&self, command: &str, line: &str) -> Value {
         let said = self.app(&format!("{line} --output json"));
@@ -99,7 +99,7 @@ impl Kept {
     }
 }
 
-/// An app that is complete as soon as it runs.
+/// Returns an app that is complete as soon as it runs.
 fn app(name: &str, memory_mb: u64) -> Value {
     json!({
         "app": name, "instances": 2, "memory_mb": memory_mb, "disk_mb": 16,
@@ -297,7 +297,7 @@ async fn an_export_holds_everything_and_is_imported() {
 
     let import = format!("import {}", file.display());
     kept.app(&import).expect(0, &["a ", "b ", "unchanged"]);
-    // what an interrupted restore has stored already is no error
+    // what an interrupted restore has already stored is not an error
     let restore = format!("{import} --restore");
     kept.app(&restore).expect(0, &["unchanged"]);
     kept.app("delete a").expect(0, &[]);

@@ -1,4 +1,4 @@
-//! `vendue app` where nothing answers, and with what cannot be an app.
+//! `vendue app` if nothing answers, and with invalid apps.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ fn every_example_is_an_app() {
     for file in fs::read_dir(checkout().join("examples/apps")).unwrap() {
         let file = file.unwrap().path();
         let args = [&["app", "put", file.to_str().unwrap()][..], &nowhere].concat();
-        // it is read, and then there is no server
+        // the file is read, and then there is no server
         let said = run(&args);
         assert_eq!(said.expect(1, &[]).json()["error"]["code"], "unreachable");
         count += 1;

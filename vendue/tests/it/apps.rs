@@ -99,7 +99,7 @@ async fn queued_work_is_shown_and_waited_for() {
         .expect(0, &["2 instances told to stop"]);
     up.run(&["wait", "lq"])
         .expect(0, &["lq: 4 running (earlier: 2 stopped)"]);
-    // what does not get room in time was not placed
+    // instances that get no room in time were not placed
     let late = [
         "run",
         "late",
@@ -118,7 +118,7 @@ async fn queued_work_is_shown_and_waited_for() {
         .expect(1, &["late: 0 of 1 running, 1 queued"]);
     up.run(&["wait", "late"])
         .expect(3, &["late 0 unplaced", lacking]);
-    // and what is cancelled neither
+    // and neither were cancelled ones
     let mut cancelled = late;
     (cancelled[1], cancelled[7]) = ("gone", "10m");
     up.run(&cancelled).expect(3, &["queued"]);
@@ -330,7 +330,7 @@ async fn logs_and_events_have_times_and_filters() {
     assert!(year_of_stamp(&shown[0]) >= 2_024, "{shown:?}");
 }
 
-/// The year of the time stamp that a text begins with.
+/// Returns the year of the timestamp at the beginning of a text.
 fn year_of_stamp(text: &str) -> u32 {
     let stamp = text.split(' ').next().unwrap();
     humantime::parse_rfc3339(stamp).unwrap_or_else(|e| panic!("{e}: {text}"));

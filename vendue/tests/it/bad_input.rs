@@ -1,4 +1,4 @@
-//! What people and machines get wrong: each has a clear answer.
+//! Mistakes of people and machines, each of which gets a clear answer.
 
 use std::{fs, net::TcpListener, process::Stdio};
 
@@ -35,7 +35,7 @@ fn nats_server_missing_or_not_one() {
     let said = end(vendue().arg("up").env("NATS_SERVER_BIN", "/no/such/server"));
     said.expect(1, &["NATS_SERVER_BIN=/no/such/server"]);
     let empty = tempfile::tempdir().unwrap();
-    // a copy, so that no .tools is near it
+    // a copy, so that there is no .tools near it
     let program = empty.path().join("vendue");
     fs::copy(env!("CARGO_BIN_EXE_vendue"), &program).unwrap();
     let mut command = std::process::Command::new(&program);
@@ -93,7 +93,7 @@ async fn commands_that_cannot_run_are_reported_as_crashed() {
     );
     up.run(&["wait", "brief"]).expect(1, &["exit 7"]);
     up.run(&["logs", "brief"]).expect(0, &["last words"]);
-    // a long-running process that ends at once is started again, then given up
+    // a long-running process that ends at once is restarted several times, then given up
     start("flap", &[], &["false"]);
     until("the cell to give up", || {
         let crashed = up.instances("flap", "crashed");

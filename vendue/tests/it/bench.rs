@@ -1,4 +1,4 @@
-//! The measurement of a cluster runs to its end; its figures are not judged.
+//! The benchmark of a cluster runs to its end; its figures are not judged.
 
 use crate::common::{is_old_server, run};
 

@@ -1,4 +1,4 @@
-//! docs/CLI.md says of every command what its JSON document holds.
+//! Checks that docs/CLI.md describes the JSON document of every command.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::common::{Up, checkout, end, is_old_server, run, vendue};
 
-/// The fields of a document: those that are always there, and those that may be.
+/// The fields of a document: those that are always present, and optional ones.
 type Fields = (BTreeSet<String>, BTreeSet<String>);
 
-/// The commands of the page with the fields of their documents.
+/// Returns the commands of the page with the fields of their documents.
 fn page() -> BTreeMap<String, Fields> {
     let page = fs::read_to_string(checkout().join("docs/CLI.md")).unwrap();
     let commands = page.split("## Commands").nth(1).unwrap();
@@ -158,7 +158,7 @@ fn documents_of_keys_are_as_documented() {
         ("add-user olga --role operator", "operator", "olga"),
     ] {
         let document = json(line);
-        // the page says of the others that they are as this one
+        // the page says that the others are like this one
         check("auth add-cell NAME", &document);
         let added = &document["added"][0];
         let expected = ["context", "key", "name", "nkey", "role"].map(String::from);

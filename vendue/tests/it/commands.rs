@@ -98,7 +98,7 @@ async fn run_a_command() {
     assert!(!first.out.contains("env.0"), "{first:?}");
     up.run(&["logs", "env", "--index", "77"])
         .expect(1, &["no instance of env with index 77 on 4 cells"]);
-    // a name that runs is not started again by accident
+    // a running name is not started again by accident
     up.run(&args)
         .expect(1, &["env runs already: 2 instances", "--again"]);
     args.insert(1, "--again");
@@ -388,7 +388,7 @@ async fn requests_come_from_standard_input_and_in_arrays() {
     assert_eq!(code, Some(2));
     let said = error["error"]["message"].as_str().unwrap();
     assert!(said.contains("did you mean \"instances\"?"), "{said}");
-    // the same id again starts nothing twice
+    // the same id starts nothing twice
     let with_id = one
         .replace("\"a\"", "\"e\"")
         .replace("{\"app", "{\"id\":\"once\",\"app");

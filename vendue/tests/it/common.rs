@@ -13,13 +13,13 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Whether the tests' server is of 2.9, which managers cannot use, and which has no `handshake_first`.
+/// Returns whether the tests' server is of version 2.9, which managers cannot use and which has no `handshake_first`.
 pub(crate) fn is_old_server() -> bool {
     let version = end(Command::new(testkit::server_binary()).arg("--version"));
     version.out.contains("v2.9.")
 }
 
-/// What a program said and how it ended.
+/// A program's output and how it ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) code: Option<i32>,
@@ -33,7 +33,7 @@ impl Finished {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// It ended with this code; each text was said, on either stream.
+    /// Asserts that it ended with this code and printed each text, on either stream.
     #[track_caller]
     pub(crate) fn expect(&self, code: i32, texts: &[&str]) -> &Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -46,12 +46,12 @@ impl Finished {
     }
 }
 
-/// The program, in an environment that says nothing of any cluster.
+/// Returns the program, in an environment that names no cluster.
 pub(crate) fn vendue() -> Command {
     vendue_at(Path::new(env!("CARGO_BIN_EXE_vendue")))
 }
 
-/// The program in this file, in the same environment.
+/// Returns the program in this file, in the same environment.
 pub(crate) fn vendue_at(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -60,7 +60,7 @@ pub(crate) fn vendue_at(program: &Path) -> Command {
             command.env_remove(name);
         }
     }
-    // where a person's contexts of the nats tool are
+    // where a person's contexts of the nats tool would be
     command.env("XDG_CONFIG_HOME", "/no/such/directory");
     command.env("NATS_SERVER_BIN", testkit::server_binary());
     command.current_dir(checkout());
@@ -81,23 +81,23 @@ pub(crate) fn end(command: &mut Command) -> Finished {
     }
 }
 
-/// The program with these arguments and no cluster, run to its end.
+/// Runs the program with these arguments and no cluster to its end.
 pub(crate) fn run(args: &[&str]) -> Finished {
     end(vendue().args(args))
 }
 
-/// `vendue up`, ended (at worst killed) with the test.
+/// `vendue up`, ended (if necessary killed) with the test.
 pub(crate) struct Up {
     pub(crate) child: Child,
     pub(crate) url: String,
-    /// What it said of itself.
+    /// What it reported about itself.
     pub(crate) said: Value,
-    /// What a killed cluster leaves of files goes with it.
+    /// Removed with it, including files left by a killed cluster.
     _files: TempDir,
 }
 
 impl Up {
-    /// Four cells in two zones.
+    /// Starts four cells in two zones.
     pub(crate) fn start() -> Self {
         Self::with(&[])
     }
@@ -110,10 +110,10 @@ impl Up {
         Self::of(command)
     }
 
-    /// Waits until it is up.
+    /// Starts it and waits until it is up.
     pub(crate) fn of(mut command: Command) -> Self {
         let files = tempfile::tempdir().unwrap();
-        // instances, which are somebody else's where the test is root's, pass through
+        // instances, which run as another user if the test is root's, must be able to pass through
         fs::set_permissions(&files, fs::Permissions::from_mode(0o755)).unwrap();
         command
             .args(["--output", "json"])
@@ -134,7 +134,7 @@ impl Up {
         }
     }
 
-    /// What its user types, with the address and, with --secure, the key that it said.
+    /// Returns what its user would type, with the reported address and, with --secure, the reported key.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = vendue();
         command.args(args).env("NATS_URL", &self.url);
@@ -156,7 +156,7 @@ impl Up {
         said.json()
     }
 
-    /// The instances of an app that are in this state.
+    /// Returns the instances of an app in this state.
     pub(crate) fn instances(&self, app: &str, state: &str) -> Vec<Value> {
         let mut answer = self.json(&["ps", app, "--all"]);
         let all: Vec<Value> = serde_json::from_value(answer["instances"].take()).unwrap();
@@ -175,14 +175,14 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        // it may have ended by itself
+        // it may already have ended by itself
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The living processes in whose environment or command line this text stands: everything that a
-/// cluster of its own runs can be marked so.
+/// Returns the live processes with this text in their environment or command line; everything that a private cluster
+/// runs can be marked this way.
 pub(crate) fn processes_with(mark: &str) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -206,7 +206,7 @@ pub(crate) fn processes_with(mark: &str) -> BTreeSet<u32> {
 /// Long enough for a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for what must come true; each look may block.
+/// Waits for a condition; each look may block.
 pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     testkit::eventually_within(PATIENCE, what, async || look()).await
 }

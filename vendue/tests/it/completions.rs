@@ -1,4 +1,4 @@
-//! What a shell is offered, asked as the shells ask.
+//! What a shell is offered, asked in the way shells ask.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use std::{
 
 use crate::common::{Up, end, run, until, vendue};
 
-/// The program where a shell finds it.
+/// Puts the program where a shell finds it.
 fn in_path(command: &mut Command) -> &mut Command {
     let program = Path::new(env!("CARGO_BIN_EXE_vendue"));
     let path = std::env::var("PATH").unwrap();
@@ -18,8 +18,7 @@ fn in_path(command: &mut Command) -> &mut Command {
     command.env("PATH", path)
 }
 
-/// What bash offers after this line, in whose last word bash itself sees only what stands after its
-/// breaks.
+/// Returns what bash offers after this line, of whose last word bash itself only sees the part after its breaks.
 fn bash(env: &[(&str, &str)], line: &str) -> BTreeSet<String> {
     let current = line.rsplit([' ', '=', ':', '@']).next().unwrap();
     let script = r#"source <(vendue completions bash)
@@ -60,7 +59,7 @@ async fn cells_zones_and_apps_are_those_of_the_cluster() {
         "events z",
         "ps --cell=",
     ] {
-        // a loaded machine may miss the deadline
+        // a busy machine may miss the deadline
         until(line, || {
             let offered = offered(&up, &format!("vendue {line}"));
             let all = cells.iter().all(|cell| offered.contains(*cell));
@@ -92,7 +91,7 @@ async fn cells_zones_and_apps_are_those_of_the_cluster() {
         })
         .await;
     }
-    // the cluster of the line, whose address bash takes apart
+    // the cluster in the line, whose address bash splits
     let line = format!("vendue --nats {} drain z1-cell-0", up.url);
     until("the cell", || {
         let offered = bash(&[], &line);
@@ -163,7 +162,7 @@ fn a_server_that_says_nothing_is_not_waited_for() {
         bash(&[("NATS_URL", &url)], "vendue drain z"),
         BTreeSet::new()
     );
-    // half of what a connection may take
+    // half of the time that a connection may take
     assert!(
         began.elapsed() < Duration::from_millis(2_500),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Devices, from a cell's flags to the variables of a process.
+//! Devices, from a cell's flags to the environment variables of a process.
 
 use std::fs;
 
@@ -42,7 +42,7 @@ fn a_scenario_says_which_devices_and_how_many_more() {
     capacity("gpu=0").expect(2, &["devices.gpu.count: 0"]);
 }
 
-/// A cell with two gpus, and an auctioneer.
+/// Starts a cell with two gpus, and an auctioneer.
 async fn with_gpus(url: &str) -> [Role; 2] {
     let mut auctioneer = vendue();
     auctioneer.args(["auctioneer", "--nats", url]);

@@ -1,4 +1,4 @@
-//! Estates of DEAs: scripted DEAs that publish as the originals did, on a real nats-server.
+//! Estates of DEAs: scripted DEAs that publish like the originals, on a real nats-server.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +18,10 @@ use crate::{
     common::{Finished, checkout, end, until, vendue},
 };
 
-/// Often enough that a look of a second hears everybody.
+/// Short enough that everybody is heard within a second.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// DEAs that publish again and again what they were given to say.
+/// DEAs that repeatedly publish the given messages.
 struct Deas {
     server: NatsServer,
     script: JoinHandle<()>,
@@ -63,7 +63,7 @@ impl Deas {
         end(command.env("NATS_URL", self.server.url()))
     }
 
-    /// Runs it until as many DEAs as this were heard, which takes longer on a slow machine.
+    /// Runs a command until it has heard this many DEAs, which takes longer on a slow machine.
     async fn json(&self, code: i32, args: &[&str], deas: usize) -> Value {
         let args = [args, &["--for", "1s", "--output", "json"]].concat();
         until("every DEA to be heard", || {
@@ -82,7 +82,7 @@ impl Deas {
     }
 }
 
-/// A DEA of a large estate: its memory, zone, stack, and how many instances of `app` it has.
+/// A DEA of a large estate: its memory, zone, stack, and number of instances of `app`.
 struct Scripted {
     id: String,
     zone: &'static str,
@@ -113,7 +113,7 @@ fn advertisement(dea: &Scripted) -> Value {
     body
 }
 
-/// The Cloud Controller's pipeline, word for word: room, zone, count, upper half.
+/// The Cloud Controller's pipeline, literally: room, zone, count, upper half.
 fn finalists(deas: &[Scripted], memory: i64, disk: i64) -> BTreeSet<String> {
     let mut by_zone: BTreeMap<&str, i64> = BTreeMap::new();
     for dea in deas {
@@ -189,7 +189,7 @@ async fn hundreds_of_deas_are_heard_and_chosen_from_and_nothing_is_published() {
     assert_eq!(subjects, BTreeSet::from(["dea.advertise".to_owned()]));
 }
 
-/// A small estate in which much is odd.
+/// Returns a small estate in which much is odd.
 fn odd_estate() -> Vec<(&'static str, Value)> {
     let good = json!({"id": "good", "stacks": ["cflinuxfs2"], "available_memory": 1024.5, "available_disk": 4096,
         "app_id_to_count": {"app": 1}, "placement_properties": {"zone": "z1"}});
@@ -233,7 +233,7 @@ async fn what_is_odd_is_said_and_nothing_else_suffers() {
         .iter()
         .map(|dea| (dea["dea"].as_str().unwrap(), dea["state"].as_str().unwrap()))
         .collect();
-    // the last of them advertises and leaves again and again
+    // the last of them advertises and leaves repeatedly
     assert_eq!(states[0], ("good", "live"));
     assert_eq!((states[1].0, states[2]), ("left", ("null", "live")));
     assert_eq!(picture["deas"][0]["memory_mb"], 1024.5);
@@ -321,7 +321,7 @@ async fn the_estate_is_shown_again_until_ctrl_c() {
     assert!(watch.wait().unwrap().success(), "Ctrl-C is how one ends it");
 }
 
-/// Every command of docs/LEGACY.md, as it stands there.
+/// Every command of docs/LEGACY.md, as written there.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_of_the_page_run() {
     let page = fs::read_to_string(checkout().join("docs/LEGACY.md")).unwrap();

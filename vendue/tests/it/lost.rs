@@ -1,4 +1,4 @@
-//! What commands say where nobody answers: that, and not that there is nothing.
+//! What commands report if nobody answers: exactly that, rather than that there is nothing.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -13,7 +13,7 @@ use testkit::{Link, NatsServer};
 
 use crate::common::{Up, run};
 
-/// A command that runs while a test goes on.
+/// A command that runs during a test.
 struct Running {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
@@ -39,7 +39,7 @@ impl Running {
         until_line(&mut self.err, text);
     }
 
-    /// Ctrl-C.
+    /// Sends Ctrl-C.
     fn interrupt(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let mut rest = String::new();
@@ -51,7 +51,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // it may have ended already
+        // it may already have ended
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -70,7 +70,7 @@ fn until_line(stream: &mut impl BufRead, text: &str) {
     }
 }
 
-/// A cluster with an instance of `w` that runs, and a link to its server.
+/// Starts a cluster with a running instance of `w`, and a link to its server.
 async fn cluster() -> (Up, Link, String) {
     let up = Up::start();
     up.run(&[
@@ -102,7 +102,7 @@ fn lose(link: &Link) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_loses_the_connection_does_not_say_that_nothing_runs() {
     let (up, link, url) = cluster().await;
-    // one look, however short the time
+    // one look, however short the timeout
     up.run(&["wait", "w", "--timeout", "0s"])
         .expect(0, &["w: 1 running"]);
     up.run(&["wait", "w", "--instances", "2", "--timeout", "0s"])
@@ -138,7 +138,7 @@ async fn what_follows_says_that_the_connection_is_lost_and_there_again() {
         command.notes("connected to NATS at ");
     }
     ps.says("running");
-    // the subscription is there before the next question is asked
+    // the subscription exists before the next question is asked
     up.run(&["stop", "w"]).expect(0, &["told to stop"]);
     events.says("stopped");
     let shown = ps.interrupt();
@@ -150,7 +150,7 @@ async fn that_nobody_answers_does_not_mean_that_nothing_runs() {
     let server = NatsServer::start().await;
     let client = server.client().await;
     let subjects = Subjects::new("vendue").unwrap();
-    // a cell that listens and hangs
+    // a cell that listens but hangs
     let _questions = client.subscribe(subjects.instances()).await.unwrap();
     client.flush().await.unwrap();
     let url = server.url();
@@ -188,7 +188,7 @@ async fn a_cell_that_missed_a_bid_deadline_is_heard() {
             }
         }
     });
-    // the one that counts as silent answers last
+    // the cell that counts as silent answers last
     tokio::spawn(async move {
         while let Some(asked) = questions.next().await {
             let to = AnswerTo::of(&asked).unwrap().unwrap();
@@ -208,7 +208,7 @@ async fn a_cell_that_missed_a_bid_deadline_is_heard() {
 async fn a_run_that_is_broken_off_says_that_the_work_stays() {
     let server = NatsServer::start().await;
     let client = server.client().await;
-    // an auctioneer that has not answered yet
+    // an auctioneer that does not answer
     let subjects = Subjects::new("vendue").unwrap();
     let mut starts = client.subscribe(subjects.start()).await.unwrap();
     client.flush().await.unwrap();

@@ -27,6 +27,7 @@ mod roles;
 mod secure;
 mod security_page;
 mod sim;
+mod single;
 mod sources;
 mod tasks;
 mod tls;

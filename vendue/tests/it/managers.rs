@@ -1,4 +1,4 @@
-//! `vendue manager` as a program of its own.
+//! `vendue manager` as a separate program.
 
 use futures_util::StreamExt;
 use rustix::process::{Signal, kill_process};
@@ -11,7 +11,7 @@ use crate::{
     roles::Role,
 };
 
-/// Whether a server can be used by managers: on an older one that is what is tested.
+/// Returns whether a server is too old for managers, in which case that is tested.
 async fn is_too_old(server: &NatsServer) -> bool {
     let version = server.client().await.server_info().version;
     ["2.9.", "2.10."].iter().any(|old| version.starts_with(old))
@@ -41,8 +41,9 @@ async fn bad_settings_and_servers_are_refused_with_what_to_do() {
     said.expect(1, &[expected]);
 }
 
-/// A server with JetStream and where it stores; none if it is too old for managers, which is then what was tested.
-async fn server() -> Option<(NatsServer, TempDir)> {
+/// Starts a server with JetStream and returns it with its directory; none if it is too old for managers, in which case
+/// that was tested.
+pub(crate) async fn server() -> Option<(NatsServer, TempDir)> {
     let data = tempfile::tempdir().unwrap();
     let config = format!("jetstream {{ store_dir: \"{}\" }}", data.path().display());
     let server = NatsServer::with_config(&config).await;
@@ -118,7 +119,7 @@ async fn a_rep_that_is_told_to_end_hands_its_instances_over() {
     let url = server.url();
     let role = |args: &[&str]| Role::start(vendue().args(args).env("NATS_URL", &url));
     let at = |args: &[&str]| -> Finished { end(vendue().args(args).env("NATS_URL", &url)) };
-    // it ends before its grace is over only if nothing is left
+    // it ends before its grace period is over only if nothing is left
     let rep = |name: &str| {
         role(&[
             "rep",
@@ -152,7 +153,7 @@ async fn a_rep_that_is_told_to_end_hands_its_instances_over() {
     })
     .await;
     at(&["app", "wait", "web"]).expect(0, &["2 of 2 running"]);
-    // no new version; and of a rep that ends nobody waits for it
+    // not a new version; and nobody waits for a rep that ends
     std::fs::write(&file, definition.replace("1s", "1h")).unwrap();
     at(&put).expect(0, &[]);
     let _second = rep("second");
@@ -161,7 +162,7 @@ async fn a_rep_that_is_told_to_end_hands_its_instances_over() {
     let mut events = client.subscribe("vendue.event.*.web.*").await.unwrap();
     client.flush().await.unwrap();
     first.end();
-    // what the second runs is told before the first stops it
+    // that the second one runs it is reported before the first one stops it
     let mut running = Vec::new();
     let mut stopped = 0;
     while stopped < 2 {
@@ -222,7 +223,7 @@ async fn while_a_task_of_a_newer_format_is_stored_nothing_is_started() {
         (said.code != Some(0)).then_some(()).ok_or(said.out)
     })
     .await;
-    // as when a newer manager has carried it out
+    // as if a newer manager had carried it out
     let mut headers = async_nats::HeaderMap::new();
     headers.insert("KV-Operation", "DEL");
     client

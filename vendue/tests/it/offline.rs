@@ -1,4 +1,4 @@
-//! What needs no cluster.
+//! Commands that need no cluster.
 
 use std::{fs, process::Stdio};
 

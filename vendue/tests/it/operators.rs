@@ -1,4 +1,4 @@
-//! What operators ask of a cluster and say of its cells.
+//! What operators request of a cluster and set for its cells.
 
 use std::fs;
 
@@ -104,7 +104,7 @@ async fn how_many_more_fit_on_a_cluster() {
         .expect(0, &["ZONE", "z2", "all", "4 cells", "policy diego"]);
 }
 
-/// The names of the cells that are listed.
+/// Returns the names of the listed cells.
 fn names(pool: &Value) -> Vec<&str> {
     let cells = pool["cells"].as_array().unwrap().iter();
     cells.filter_map(|c| c["cell"]["cell"].as_str()).collect()
@@ -155,7 +155,7 @@ async fn cells_are_changed_shown_and_picked() {
     );
     assert_eq!(up.json(&["cells", "show", "z1-cell-0"])["rack"], "r1");
 
-    // what is said counts: the policy heeds it at once
+    // settings take effect: the policy heeds them at once
     set(
         "z2-cell-0",
         &["rack=null", "placement_tags=null", "status=maintenance"],
@@ -305,7 +305,7 @@ async fn a_policy_of_ones_own_decides_and_takes_objectives() {
     let cell =
         |said: &crate::common::Finished| said.expect(0, &[]).json()["instances"][0]["cell"].clone();
     let first = cell(&run("a", "100", "r.AvailableMemoryMB"));
-    // the fuller cell by one objective, the emptier by the other
+    // the fuller cell by one objective, the emptier one by the other
     assert_eq!(cell(&run("b", "100", "-r.AvailableMemoryMB")), first);
     assert_ne!(cell(&run("c", "10", "r.AvailableMemoryMB")), first);
     run("d", "10", "r.FreeMemory").expect(2, &["objective", "column 1", "AvailableMemoryMB"]);

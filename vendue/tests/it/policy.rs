@@ -161,7 +161,7 @@ fn the_engine_is_measured_by_itself() {
     run(&["bench", "place", "--cells", "0"]).expect(2, &["from 1 to 1000000"]);
 }
 
-/// Work on few cells, of unlike sizes.
+/// Work of different sizes on few cells.
 const WORK: &str = r#"
 name = "work"
 [[groups]]

@@ -1,10 +1,10 @@
-//! A cluster from any NATS client: nats-py, with nothing of ours.
+//! A cluster used from any NATS client: nats-py, without any code of ours.
 
 use std::{path::PathBuf, process::Command};
 
 use crate::common::{Up, checkout, end};
 
-/// A Python with nats-py: `VENDUE_TEST_PYTHON`, else the one that `make tools` makes.
+/// Returns a Python with nats-py: `VENDUE_TEST_PYTHON`, else the one created by `make tools`.
 fn python() -> Option<PathBuf> {
     let made = checkout().join(".tools/venv/bin/python");
     let python = std::env::var_os("VENDUE_TEST_PYTHON").map_or(made, PathBuf::from);
@@ -45,7 +45,7 @@ fn a_client_in_python_starts_watches_and_stops() {
     );
     let mut services = vec!["vendue-auctioneer"];
     services.extend(["vendue-cell"; 4]);
-    // where the server is too old for a manager, the cluster works without
+    // if the server is too old for a manager, the cluster works without one
     if up.said["manager"] != false {
         services.push("vendue-manager");
     }

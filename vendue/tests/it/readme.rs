@@ -1,4 +1,4 @@
-//! The README's tour, every command of it, as it stands there.
+//! Every command of the README's tour, as written there.
 
 use std::{
     collections::BTreeSet,
@@ -9,8 +9,8 @@ use std::{
 
 use crate::common::{checkout, is_old_server};
 
-/// The lines of the `sh` fences between the two marks of the tour; a line that ends with `\` goes
-/// on in the next.
+/// Returns the lines of the `sh` fences between the two marks of the tour; a line that ends with `\` continues on the
+/// next.
 fn commands(readme: &str) -> Vec<String> {
     let tour = readme.split("<!-- tour -->").nth(1).expect("a tour");
     let mut commands = Vec::new();
@@ -45,13 +45,13 @@ impl Tour {
 
 impl Drop for Tour {
     fn drop(&mut self) {
-        // it may have ended already
+        // it may already have ended
         let _ = self.up.kill();
         let _ = self.up.wait();
     }
 }
 
-/// A shell in the checkout that finds `vendue` on its path.
+/// Returns a shell in the checkout that finds `vendue` on its path.
 fn shell(line: &str) -> Command {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_vendue"));
     let path = std::env::var("PATH").unwrap();
@@ -79,7 +79,7 @@ fn every_command_of_the_tour_works() {
     let without_manager = is_old_server();
     for line in &commands {
         if line.starts_with("vendue up") {
-            // another terminal; the port of a person's own cluster may be taken
+            // another terminal; the port may be taken by a person's own cluster
             let mut up = shell(&format!("exec {line}"))
                 .stdout(Stdio::piped())
                 .spawn()
@@ -114,7 +114,7 @@ fn every_command_of_the_tour_works() {
             .as_ref()
             .map_or_else(|| shell(line), |tour| tour.shell(line));
         let output = command.output().unwrap();
-        // apps need a newer server than the rest: without one the command says what is missing
+        // apps need a newer server than the rest: without one, the command says what is missing
         let stored = ["vendue app ", "vendue task ", "vendue rebalance "];
         let refused = without_manager && stored.iter().any(|command| line.starts_with(command));
         let code = if refused { 1 } else { code };

@@ -1,6 +1,10 @@
 //! `vendue rebalance`: a zone that was away gets its share of an app back.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Read},
+    process::Stdio,
+};
 
 use serde_json::json;
 
@@ -12,9 +16,19 @@ use crate::{
 const Z2: [&str; 2] = ["z2-cell-0", "z2-cell-1"];
 
 fn put(up: &Up, home: &std::path::Path, app: &str, update: &serde_json::Value) {
+    put_command(up, home, app, "exec sleep 1000", update);
+}
+
+fn put_command(
+    up: &Up,
+    home: &std::path::Path,
+    app: &str,
+    shell: &str,
+    update: &serde_json::Value,
+) {
     let file = home.join(format!("{app}.json"));
     let definition = json!({
-        "app": app, "instances": 4, "memory_mb": 16, "disk_mb": 16, "run": {"command": ["sleep", "1000"]},
+        "app": app, "instances": 4, "memory_mb": 16, "disk_mb": 16, "run": {"command": ["sh", "-c", shell]},
         "update": update,
     });
     std::fs::write(&file, definition.to_string()).unwrap();
@@ -22,7 +36,7 @@ fn put(up: &Up, home: &std::path::Path, app: &str, update: &serde_json::Value) {
         .expect(0, &[]);
 }
 
-/// How many instances of the app run in each zone.
+/// Returns how many instances of the app run in each zone.
 fn zones(up: &Up, app: &str) -> BTreeMap<String, usize> {
     let mut zones = BTreeMap::new();
     for instance in up.instances(app, "running") {
@@ -69,7 +83,7 @@ async fn a_zone_that_is_back_gets_its_share() {
         ids.collect::<std::collections::BTreeSet<_>>()
     };
     let before = ids(up.instances("web", "running"));
-    // one, and then the other
+    // first one, then the other
     let one = up.json(&["rebalance", "--apply", "--max-moves", "1"]);
     check("rebalance", &one);
     assert_eq!(one["results"][0]["state"], "moved", "{one}");
@@ -82,7 +96,7 @@ async fn a_zone_that_is_back_gets_its_share() {
     let nothing = up.run(&["rebalance", "--app", "web"]);
     nothing.expect(0, &["no move would make", "NOW"]);
     assert!(!nothing.out.contains("AFTER"), "{nothing:?}");
-    // by what is used as well, once the cells have measured
+    // also by usage, once the cells have measured it
     up.run(&["rebalance", "--by", "usage"]).expect(0, &[]);
     up.run(&["ps", "web", "--usage"])
         .expect(0, &["USES", "CPU"]);
@@ -90,4 +104,94 @@ async fn a_zone_that_is_back_gets_its_share() {
         .expect(2, &["--apply"]);
     up.run(&["rebalance", "--apply", "--rate", "fast"])
         .expect(2, &["such as 1/10s"]);
+}
+
+/// A cluster in which all of an app runs in z1, and z2 is back.
+fn with_all_in_z1(home: &std::path::Path, shell: &str, min_healthy: &str) -> Up {
+    let up = Up::start();
+    for cell in Z2 {
+        up.run(&["cordon", cell]).expect(0, &[]);
+    }
+    put_command(
+        &up,
+        home,
+        "web",
+        shell,
+        &json!({"min_healthy": min_healthy}),
+    );
+    for cell in Z2 {
+        up.run(&["uncordon", cell]).expect(0, &[]);
+    }
+    up
+}
+
+async fn two_moves_are_planned(up: &Up) {
+    until("a plan", || {
+        let planned = up.json(&["rebalance"]);
+        let two = planned["moves"].as_array().unwrap().len() == 2;
+        two.then_some(()).ok_or(planned.to_string())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_move_that_fails_ends_it() {
+    if is_old_server() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let shell = r#"[ "$ZONE" = z1 ] || exit 7; exec sleep 1000"#;
+    let up = with_all_in_z1(home.path(), shell, "3s");
+    two_moves_are_planned(&up).await;
+    up.run(&["rebalance", "--apply", "--rate", "1/1s"]).expect(
+        1,
+        &[
+            "0 of 2 moves done",
+            "stays on z1-cell-",
+            "ended before it was healthy",
+        ],
+    );
+    until("the old instances alone", || {
+        let all = zones(&up, "web");
+        (all == BTreeMap::from([("z1".into(), 4)]))
+            .then_some(())
+            .ok_or(format!("{all:?}"))
+    })
+    .await;
+    up.run(&["rebalance", "--app", "wbe"])
+        .expect(1, &["--app: \"wbe\" is not known", "vendue app list"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_begins_no_further_move() {
+    if is_old_server() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let up = with_all_in_z1(home.path(), "exec sleep 1000", "0s");
+    two_moves_are_planned(&up).await;
+    let mut moves = up
+        .command(&["rebalance", "--apply", "--rate", "1/1h"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(moves.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("runs on z2-cell-") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "it has ended");
+    }
+    let pid = rustix::process::Pid::from_child(&moves);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(moves.wait().unwrap().code(), Some(130));
+    let mut last = String::new();
+    said.read_to_string(&mut last).unwrap();
+    assert!(last.contains("no further move begins"), "{last}");
+    let moved = BTreeMap::from([("z1".into(), 3), ("z2".into(), 1)]);
+    until("one to have moved", || {
+        let all = zones(&up, "web");
+        (all == moved).then_some(()).ok_or(format!("{all:?}"))
+    })
+    .await;
 }

@@ -1,4 +1,4 @@
-//! The roles as compose runs them: apart, patient, told by flags, variables and files.
+//! The roles as compose runs them: separately, patiently, and configured by flags, variables and files.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ impl Role {
         Self(command.stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// The same, with all that it logs in a file.
+    /// Starts it likewise, with its whole log in a file.
     pub(crate) fn logged(command: &mut std::process::Command, log: &std::path::Path) -> Self {
         let log = fs::File::create(log).unwrap();
         command.env("VENDUE_LOG", "debug").stderr(log);
@@ -37,7 +37,7 @@ impl Role {
 
 impl Drop for Role {
     fn drop(&mut self) {
-        // it may have ended already
+        // it may already have ended
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -166,7 +166,7 @@ async fn a_context_of_the_nats_tool_is_named_by_flag_by_variable_or_selected() {
     contexts
         .health(&[], &["--context", "../x"])
         .expect(2, &["../x"]);
-    // a flag before the environment, that before what is selected
+    // a flag takes precedence over the environment, which takes precedence over the selection
     let mine = ("NATS_CONTEXT", "mine");
     contexts.select("bad");
     contexts.health(&[mine], &[]).expect(0, &["healthy"]);
@@ -181,7 +181,7 @@ async fn a_context_of_the_nats_tool_is_named_by_flag_by_variable_or_selected() {
     contexts
         .health(&[("NATS_CONTEXT", "bad")], &[])
         .expect(1, &["context bad"]);
-    // whoever names an address gets no context that was not asked for
+    // with an address, no context is used that was not requested
     contexts
         .health(&[nowhere, mine], &[])
         .expect(1, &["127.0.0.1:1"]);
@@ -252,7 +252,7 @@ async fn a_file_of_settings_says_how_a_role_connects() {
         (said.code == Some(0)).then_some(()).ok_or(said.err)
     })
     .await;
-    // an option and a variable come before the file
+    // options and variables take precedence over the file
     let mut rep = role("rep", settings);
     end(rep.args(["--nkey", "/no/such.nk"])).expect(2, &["/no/such.nk"]);
     let mut rep = role("rep", settings);
@@ -274,7 +274,7 @@ fn a_role_warns_of_a_file_with_its_credentials_that_everybody_can_read() {
     set(home.path(), 0o755);
     let [key, settings] = ["c1.nk", "rep.toml"].map(|name| home.path().join(name));
     fs::write(&key, nkeys::KeyPair::new_user().seed().unwrap()).unwrap();
-    // nothing is there to connect to; the certificate without a key ends the rep
+    // there is nothing to connect to; the certificate without a key ends the rep
     let text =
         "nats = \"nats://t0k@127.0.0.1:1\"\ncell = \"c1\"\nmemory = 64\ntls-cert = \"c1.pem\"\n";
     fs::write(&settings, text).unwrap();
@@ -296,7 +296,7 @@ fn a_role_warns_of_a_file_with_its_credentials_that_everybody_can_read() {
     }
 }
 
-/// Who may advertise can make up as many cells as he likes, each with as many apps.
+/// Whoever may advertise can make up any number of cells, each with any number of apps.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_cells_does_not_fill_the_log() {
     const CELLS: usize = 2_000;
@@ -338,7 +338,7 @@ async fn a_flood_of_cells_does_not_fill_the_log() {
         for nth in 0..CELLS {
             say(nth, ttl).await;
         }
-        // each further one is in a later second, which tells what the seconds before left out
+        // each further one is in a later second, which reports what was left out in the seconds before
         let mut more = CELLS;
         testkit::eventually(&format!("what was left out of cells {what}"), async || {
             more += 1;

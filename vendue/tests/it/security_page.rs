@@ -1,4 +1,4 @@
-//! The commands of docs/SECURITY.md work as they stand there.
+//! The commands of docs/SECURITY.md work as written there.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::common::{checkout, until};
 
-/// The lines of the `sh` fences between the two marks.
+/// Returns the lines of the `sh` fences between the two marks.
 fn commands(page: &str) -> Vec<String> {
     let part = page.split("<!-- setup -->").nth(1).expect("the marks");
     let fences = part.split("```sh\n").skip(1);
@@ -17,13 +17,13 @@ fn commands(page: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// What runs in a terminal of its own.
+/// Programs that run in terminals of their own.
 struct Programs(Vec<Child>);
 
 impl Drop for Programs {
     fn drop(&mut self) {
         for program in self.0.iter_mut().rev() {
-            // it may have ended already
+            // it may already have ended
             let _ = program.kill();
             let _ = program.wait();
         }
@@ -32,7 +32,7 @@ impl Drop for Programs {
 
 fn shell(line: &str, dir: &Path) -> Command {
     let vendue = Path::new(env!("CARGO_BIN_EXE_vendue")).parent().unwrap();
-    // the server by its usual name
+    // the server under its usual name
     let bin = dir.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let link = bin.join("nats-server");
@@ -65,7 +65,7 @@ async fn every_command_of_the_page_works() {
     let lines = commands(&page);
     assert!(lines.len() >= 14, "{lines:?}");
     for line in lines {
-        // the usual port may be taken
+        // the default port may be taken
         let line = line.replace("4222", &port);
         let run = format!("{exports}{line}");
         if line.starts_with("export ") {
@@ -93,7 +93,7 @@ async fn every_command_of_the_page_works() {
         let code: i32 = line
             .split_once("# exit code ")
             .map_or(0, |(_, code)| code.trim().parse().unwrap());
-        // the programs take a moment to come up, and the server to reload
+        // the programs take a moment to start, and the server to reload
         until(&line, || {
             let output = shell(&run, files.path()).output().unwrap();
             let as_said = output.status.code() == Some(code);

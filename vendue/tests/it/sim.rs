@@ -1,4 +1,4 @@
-//! `vendue sim`: scenarios in virtual time and on a real cluster, and a real cluster's load as a
+//! `vendue sim`: scenarios in virtual time and on a real cluster, and a recording of a real cluster's load as a
 //! scenario.
 
 use std::{
@@ -264,12 +264,12 @@ fn the_real_roles_give_the_figures_of_virtual_time() {
     }
 }
 
-/// Ended, at worst killed, with the test.
+/// Ended, if necessary killed, with the test.
 struct Recorder(Child);
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // it may have ended by itself
+        // it may already have ended by itself
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -337,7 +337,7 @@ fn the_requests_of_a_live_cluster_are_recorded_and_replayed() {
     assert_eq!(used, 32 + 2 * 64);
 }
 
-/// Every command of the pages about the simulator, but with one seed: several seeds only take longer.
+/// Every command of the pages about the simulator, but with one seed, as several seeds only take longer.
 #[test]
 fn every_command_of_the_manual_works() {
     let mut manual = String::new();
@@ -357,7 +357,7 @@ fn every_command_of_the_manual_works() {
         if let Some(at) = words.iter().position(|word| *word == "--seeds") {
             words.drain(at..at + 2);
             if words[2] == "check" {
-                words.extend(["--seeds", "3"]); // its default are many
+                words.extend(["--seeds", "3"]); // there are many by default
             }
         }
         if run_before.insert(words.clone()) {
@@ -376,7 +376,7 @@ fn every_command_of_the_manual_works() {
     assert_eq!(seeds["runs"][0]["figures"]["placed"]["mean"], 8.0);
 }
 
-/// What docs/LEGACY.md shows of a move from DEAs to cells is what comes out.
+/// The result matches what docs/LEGACY.md shows of a move from DEAs to cells.
 #[test]
 fn a_simulated_move_ends_as_the_page_says() {
     let page = fs::read_to_string(crate::common::checkout().join("docs/LEGACY.md")).unwrap();

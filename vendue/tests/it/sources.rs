@@ -1,4 +1,4 @@
-//! What instances are made from, as people use it: the cell that has it is preferred.
+//! Sources of instances, as people use them: the cell that already has a source is preferred.
 
 use std::{
     fs,
@@ -20,11 +20,11 @@ use crate::{
     roles::Role,
 };
 
-/// What instances are made from, and its sum.
+/// A source, and its checksum.
 const SCRIPT: &str = "#!/bin/sh\nexec sleep 1000\n";
 const SHA256: &str = "70c11d97725b2248e523d3ea4b03ae5cbbb43aaaec260ff25fdfc0275bc377b6";
 
-/// Answers everything with this; returns the port, and how often it was asked. It ends with the test.
+/// Serves this content for every request; returns the port and the number of requests. It ends with the test.
 fn serve(content: &'static str) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -78,7 +78,7 @@ async fn healthy(url: &str, cells: usize) {
     .await;
 }
 
-/// The cell on which an app's instance runs.
+/// Returns the cell on which an app's instance runs.
 async fn cell_of(url: &str, app: &str) -> String {
     until("an instance", || {
         let said = end(at(url, &["ps", app, "--output", "json"]).arg("--all"));

@@ -42,7 +42,7 @@ async fn fifty_tasks_of_one_file_are_run_and_their_results_shown() {
         assert_eq!(result["attempts"], 1, "{result}");
         assert!(result["cell"].is_string(), "{result}");
     }
-    // the same again is the same
+    // submitting the same again changes nothing
     up.run(&["task", "run", &fifty])
         .expect(0, &["t-07 is already stored"]);
     up.run(&["task", "result", "t-07"])
@@ -136,15 +136,15 @@ async fn an_error_about_one_task_does_not_hide_the_others() {
     assert_eq!(said["errors"][0]["code"], "not_found", "{said}");
     assert_eq!(said["tasks"].as_array().unwrap().len(), 2, "{said}");
     up.run(&["task", "wait", "long"]).expect(1, &["cancelled"]);
-    // what nobody knows has not succeeded
+    // a task that nobody knows has not succeeded
     for unknown in [["--app", "typo"].as_slice(), &["typo"]] {
         let wait = [["task", "wait", "--timeout", "1s"].as_slice(), unknown].concat();
         up.run(&wait).expect(1, &["no task", "typo", "is known"]);
     }
-    // an id that nobody chose is told before the wait
+    // a generated id is printed before the wait
     up.run(&["task", "run", "examples/task.json", "--wait"])
         .expect(0, &["stored: ", "succeeded"]);
-    // two in one file: what is refused does not hide what is stored
+    // two in one file: a refused one does not hide a stored one
     let other = file(
         &dir,
         "other.json",
@@ -221,7 +221,7 @@ async fn of_a_durable_array_the_rest_is_placed_when_there_is_room() {
     if is_old_server() {
         return;
     }
-    // a cell of 1 GiB, which one of three does not fit
+    // a cell of 1 GiB, on which one of three does not fit
     let (up, dir) = (Up::with(&["--cells", "1"]), tempfile::tempdir().unwrap());
     let request = |id: &str, instances: u32| {
         json!({ "id": id, "app": id, "memory_mb": 300, "disk_mb": 16, "instances": instances,

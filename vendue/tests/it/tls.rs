@@ -1,4 +1,4 @@
-//! Connections with TLS, and what is said when they fail.
+//! Connections with TLS, and the messages when they fail.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use testkit::NatsServer;
 
 use crate::common::{Finished, end, is_old_server, until, vendue};
 
-/// An authority, and what it has signed: files below a directory.
+/// A certificate authority, and the files that it has signed in a directory.
 struct Authority {
     files: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -37,7 +37,7 @@ impl Authority {
         self.files.path().join("ca.pem")
     }
 
-    /// A certificate for a name, and its key.
+    /// Signs a certificate for a name; returns it with its key.
     fn sign(&self, name: &str, last_year: i32) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -50,7 +50,7 @@ impl Authority {
         (path("pem"), path("key"))
     }
 
-    /// The `tls` block of a server with a certificate for this name.
+    /// Returns the `tls` block of a server with a certificate for this name.
     fn tls(&self, name: &str, last_year: i32, more: &str) -> String {
         let (cert, key) = self.sign(name, last_year);
         format!(
@@ -83,7 +83,7 @@ async fn a_failure_says_what_to_do() {
     let (ca, wrong) = (authority.ca(), other.ca());
     let right = NatsServer::with_config(&authority.tls("127.0.0.1", 2090, "")).await;
     let url = right.url();
-    // the server says that it wants TLS: no address of another kind is needed
+    // the server says that it wants TLS, so the address needs no other scheme
     for address in [url.clone(), url.replace("nats://", "tls://")] {
         health(&address, &["--tls-ca", text(&ca)]).expect(0, &["healthy"]);
     }
@@ -103,7 +103,7 @@ async fn a_failure_says_what_to_do() {
     let stern = authority.tls("127.0.0.1", 2090, "verify: true");
     let stern = NatsServer::with_config(&stern).await;
     let said = health(&stern.url(), &["--tls-ca", text(&ca)]);
-    // 2.9 does not say which of the two
+    // 2.9 does not say which of the two it is
     said.expect(1, &["certificate", "--tls-cert"]);
     let (cert, key) = other.sign("alice", 2090);
     let pair = ["--tls-cert", text(&cert), "--tls-key", text(&key)];
@@ -133,7 +133,7 @@ async fn a_server_that_begins_with_tls() {
     end(command.env("NATS_TLS_FIRST", "true")).expect(0, &[]);
 }
 
-/// The certificate alone says who it is.
+/// The certificate alone identifies the user.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_is_a_user() {
     let authority = Authority::new();
@@ -173,7 +173,7 @@ async fn files_come_from_flags_the_environment_or_a_context() {
     let mut command = vendue();
     command.args(["health", "--role", "nats", "--context", text(&context)]);
     end(&mut command).expect(0, &["healthy"]);
-    // a flag comes before the context
+    // a flag takes precedence over the context
     let (wrong, wrong_key) = Authority::new().sign("alice", 2090);
     let refused = command.args(["--tls-cert", text(&wrong), "--tls-key", text(&wrong_key)]);
     end(refused).expect(2, &["the file of the TLS certificate"]);

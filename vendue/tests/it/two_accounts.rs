@@ -1,4 +1,4 @@
-//! JetStream in an account of its own, which managers reach by `--state-nats`; users have passwords here.
+//! JetStream in a separate account, which managers reach by `--state-nats`; users have passwords here.
 
 use async_nats::ConnectOptions;
 use serde_json::Value;
@@ -16,7 +16,7 @@ const ACCOUNTS: &str = "accounts {
 const WEB: &str = r#"{"app":"web","instances":2,"memory_mb":16,"disk_mb":16,
                       "run":{"command":["sleep","1000"],"env":{"KEY":"s3cret"}}}"#;
 
-/// What is typed by somebody of the cluster's account.
+/// A user of the cluster's account who types commands.
 struct User(String);
 
 impl User {

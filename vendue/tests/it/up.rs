@@ -1,4 +1,4 @@
-//! `vendue up`: how it starts, and that nothing of it is ever left behind.
+//! `vendue up`: how it starts, and that it never leaves anything behind.
 
 use std::{
     fs::{File, Permissions},
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::common::{Up, end, processes_with, run, until, vendue, vendue_at};
 
-/// A cluster with instances, and the mark that all its processes bear.
+/// Starts a cluster with instances; returns it with the mark of all its processes.
 async fn marked() -> (Up, String) {
     let mark = uuid::Uuid::new_v4().to_string();
     let mut command = vendue();
@@ -20,7 +20,7 @@ async fn marked() -> (Up, String) {
         .args(["up", "--port", "0", "--grace", "2s"])
         .env("TEST_MARK", &mark);
     let up = Up::of(command);
-    // one that leaves a child behind, and one that does not want to end
+    // one that leaves a child behind, and one that refuses to end
     let script =
         format!("trap '' TERM; sh -c 'sleep 1000; : {mark}' & while :; do sleep 1; done; : {mark}");
     let args = [
@@ -103,7 +103,7 @@ async fn without_its_server_it_ends_with_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn instances_run_the_program_wherever_it_is() {
-    // root's instances are nobody's: they may not even look into this directory
+    // root's instances run as nobody, which may not even look into this directory
     let private = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
@@ -118,7 +118,7 @@ async fn instances_run_the_program_wherever_it_is() {
     up.run(&["start", "examples/web.json"])
         .expect(0, &["placed"]);
     up.run(&["wait", "web"]).expect(0, &["3 running"]);
-    // run again and again when it fails: what runs now has never failed
+    // it would be restarted whenever it failed, so what runs now has never failed
     let running = up.instances("web", "running");
     assert!(running.iter().all(|i| i["restarts"] == 0), "{running:?}");
 }
@@ -126,7 +126,7 @@ async fn instances_run_the_program_wherever_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_ends_with_its_terminal() {
     let mark = uuid::Uuid::new_v4().to_string();
-    // `script` of util-linux gives it a terminal, which goes away when `script` is killed
+    // `script` of util-linux provides a terminal, which disappears when `script` is killed
     let line = format!("{} up --port 0 --cells 1", env!("CARGO_BIN_EXE_vendue"));
     let script = Command::new("script")
         .args(["-q", "-c", &line, "/dev/null"])
@@ -158,11 +158,11 @@ async fn it_ends_with_its_terminal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_prints_commands_and_uses_another_port_if_4222_is_taken() {
-    // where another has it already, it may leave at any time
+    // if another process already has the port, it may release it at any time
     let taken = TcpListener::bind("127.0.0.1:4222");
     let mut child = vendue()
         .args(["up", "--cells", "3", "--zones", "2", "--policy", "dea"])
-        // should this test fail, it ends with it
+        // if this test fails, it ends with it
         .arg("--until-stdin-ends")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -200,7 +200,7 @@ async fn it_prints_commands_and_uses_another_port_if_4222_is_taken() {
             .env_remove("NATS_URL");
         end(&mut shell).expect(0, &["web"]);
     }
-    // the nats tool may not be here: what it would send is what a client sends
+    // the nats tool may be missing, so a client sends what it would send
     let (subject, body) = nats
         .split_once("request ")
         .unwrap()
@@ -246,7 +246,7 @@ async fn apps_that_were_put_are_there_again_after_a_restart() {
     apps_are_kept(&[]);
 }
 
-/// The keys are others, the account of what is stored is the same.
+/// The keys differ, but the account of stored state is the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn apps_that_were_put_securely_are_there_again_after_a_restart() {
     apps_are_kept(&["--secure"]);
@@ -273,7 +273,7 @@ fn apps_are_kept(options: &[&str]) {
     let second = ["up", "--port", "0", "--data", data.path().to_str().unwrap()];
     run(&second).expect(2, &["another `vendue up`"]);
     if up.said["manager"] == false {
-        // this server is too old for a manager: the cluster works without
+        // this server is too old for a manager, so the cluster works without one
         up.run(&["health"]).expect(0, &[]);
         return;
     }

@@ -1,4 +1,4 @@
-//! The cluster's instances on DEAs: what heartbeats, replies and ends tell of them.
+//! The cluster's instances on DEAs, as reported by heartbeats, replies and ends.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use crate::dea::{
     subjects,
 };
 
-/// An instance that was sent and is in no heartbeat has not come to be after this long: three heartbeats. Until it
-/// is starting, no heartbeat shows it.
+/// After this long (three heartbeats), an instance that was sent and is in no heartbeat does not exist. No heartbeat
+/// shows it before it is starting.
 const GRACE_MS: u64 = 30_000;
 
-/// What an instance is, to the cluster.
+/// The state of an instance as seen by the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BridgeInstanceState {
     /// It is on its way.
@@ -23,12 +23,12 @@ pub enum BridgeInstanceState {
     Stopped,
     /// It failed.
     Crashed {
-        /// The exit code; -1 where there is none.
+        /// The exit code; -1 if there is none.
         exit_status: i64,
-        /// Why, in words; empty where nobody said it.
+        /// Why, in words; empty if unknown.
         description: String,
     },
-    /// It is no longer there, and nobody said why.
+    /// It is gone, for an unknown reason.
     Lost,
 }
 
@@ -37,13 +37,13 @@ pub enum BridgeInstanceState {
 pub(super) struct Tracked {
     pub(super) app: String,
     pub(super) index: u32,
-    /// When its start was sent; when it was first heard of, if that was by another bridge.
+    /// When its start was sent, or when it was first heard of if another bridge sent it.
     pub(super) sent_ms: u64,
-    /// What it takes that no advertisement shows.
+    /// The resources that it takes and that no advertisement shows yet.
     pub(super) debit: Option<DeaLimits>,
     /// The version of its droplet.
     version: String,
-    /// As the DEA said it last; none = it was only sent.
+    /// The state that the DEA last reported; none if it was only sent.
     pub(super) state: Option<DeaInstanceState>,
     stopping: bool,
 }
@@ -73,7 +73,7 @@ impl Tracked {
         }
     }
 
-    /// Whether it runs no more, though its DEA still lists it.
+    /// Returns whether it no longer runs, though its DEA still lists it.
     pub(super) fn has_ended(&self) -> bool {
         matches!(
             self.state,
@@ -82,7 +82,7 @@ impl Tracked {
     }
 }
 
-/// The state of an instance as the cluster is told it.
+/// Returns the output that tells the cluster the state of an instance.
 pub(super) fn changed(
     cell: &str,
     id: &str,
@@ -98,7 +98,7 @@ pub(super) fn changed(
     }
 }
 
-/// What is said to the cluster of a state; some are only of interest to DEAs.
+/// Returns the state as told to the cluster; some states only matter to DEAs.
 fn told(state: DeaInstanceState) -> Option<BridgeInstanceState> {
     match state {
         DeaInstanceState::Born | DeaInstanceState::Starting | DeaInstanceState::Resuming => {
@@ -122,7 +122,7 @@ impl Bridge {
         self.slots[*slot].as_ref()?.instances.get(id)
     }
 
-    /// An instance was found on a DEA, in a reply or a heartbeat.
+    /// Handles an instance that was found on a DEA, in a reply or a heartbeat.
     pub(super) fn seen(
         &mut self,
         now_ms: u64,
@@ -159,7 +159,7 @@ impl Bridge {
         out.extend(change.filter(|_| !refused));
     }
 
-    /// What a DEA has; of the cluster's instances there, what is not listed has ended.
+    /// Handles a heartbeat, which lists what a DEA has: the cluster's instances there that are not listed have ended.
     pub(super) fn heartbeat(
         &mut self,
         now_ms: u64,
@@ -179,7 +179,7 @@ impl Bridge {
         let Some(slot) = &self.slots[at] else {
             return;
         };
-        // one that was to be stopped and goes on did not hear it
+        // those that were to be stopped and keep running did not hear it
         let deaf = slot.instances.iter().filter(|(id, tracked)| {
             tracked.stopping && !tracked.has_ended() && listed.contains(id.as_str())
         });
@@ -221,12 +221,12 @@ impl Bridge {
         });
     }
 
-    /// An instance has ended. Its DEA goes on listing it for a while if it crashed.
+    /// Handles the end of an instance. Its DEA continues to list it for a while if it crashed.
     pub(super) fn exited(&mut self, exited: &DeaExited, out: &mut Vec<BridgeOutput>) {
         let Some((named, id)) = self.parts(&exited.version) else {
             return;
         };
-        // another DEA may have the same instance, with the number of its slot in the version
+        // another DEA may have the same instance, with the number of its own slot in the version
         let has_it = |slot: &usize| {
             let slot = self.slots.get(*slot).and_then(Option::as_ref);
             let tracked = slot.and_then(|slot| slot.instances.get(id));
@@ -241,7 +241,7 @@ impl Bridge {
         let Some(tracked) = found.and_then(|slot| slot.instances.get_mut(id)) else {
             return;
         };
-        // an evacuating DEA says it of what still runs; heartbeats tell when that has ended
+        // an evacuating DEA says this of instances that still run; heartbeats tell when they have ended
         if exited.reason.eq_ignore_ascii_case("DEA_EVACUATION") || tracked.has_ended() {
             return;
         }
@@ -257,12 +257,12 @@ impl Bridge {
             self.answer(id, BridgeAnswer::Refused { reason }, out);
             return;
         }
-        // it had come to be
+        // it had been placed
         self.answer(id, BridgeAnswer::Placed, out);
         out.push(change);
     }
 
-    /// Has an instance stopped; heartbeats tell when it is.
+    /// Has an instance stopped; heartbeats tell when that is done.
     pub(super) fn stop(&mut self, cell: &str, id: &str, out: &mut Vec<BridgeOutput>) {
         let Some(at) = self.slot_named(cell) else {
             return;
@@ -275,7 +275,7 @@ impl Bridge {
     }
 }
 
-/// `dea.stop` of one instance.
+/// Returns `dea.stop` for one instance.
 fn stop(tracked: &Tracked) -> BridgeOutput {
     let filter = DeaFilter {
         droplet: tracked.app.clone(),
@@ -289,7 +289,7 @@ fn stop(tracked: &Tracked) -> BridgeOutput {
     }
 }
 
-/// What has become of an instance that has ended.
+/// Returns what has become of an instance that has ended.
 fn ended(exited: &DeaExited, stopping: bool) -> BridgeInstanceState {
     if stopping || exited.reason.eq_ignore_ascii_case("STOPPED") {
         BridgeInstanceState::Stopped
@@ -303,7 +303,8 @@ fn ended(exited: &DeaExited, stopping: bool) -> BridgeInstanceState {
     }
 }
 
-/// A text whose URLs have neither a user nor a query: DEAs say from where they could not fetch a droplet.
+/// Removes users and queries from the URLs in a text: DEAs report the address from which they could not fetch a
+/// droplet.
 fn without_credentials(text: &str) -> String {
     let words = text.split_inclusive(char::is_whitespace);
     words.map(url_without_credentials).collect()
@@ -321,7 +322,7 @@ fn url_without_credentials(word: &str) -> String {
         Some((_, address)) => format!("(hidden)@{address}"),
         None => rest.to_owned(),
     };
-    // what ends a word is no part of its query
+    // white space ends the query
     let end = query.map(|query| {
         let after = query.find(char::is_whitespace).unwrap_or(query.len());
         format!("?(hidden){}", &query[after..])
@@ -329,7 +330,7 @@ fn url_without_credentials(word: &str) -> String {
     format!("{scheme}://{address}{}", end.unwrap_or_default())
 }
 
-/// What the DEA lacked.
+/// Returns the resource that the DEA lacked.
 fn lacking(exited: &DeaExited) -> String {
     let description = exited.exit_description.to_ascii_lowercase();
     let resource = if description.contains("disk") {

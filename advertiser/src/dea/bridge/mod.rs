@@ -1,12 +1,13 @@
-//! DEAs as cells: what a bridge between an estate of DEAs and a vendue cluster decides.
+//! DEAs as cells: the decisions of a bridge between an estate of DEAs and a vendue cluster.
 //!
-//! A state machine without clock and I/O: [`Bridge::handle`] takes what DEAs say, and the starts and stops of the
-//! cluster, and returns what is to be sent to either side. Nothing that it knows has to outlive it: the id of an instance
-//! travels as the version of its droplet, with the number of its slot, so heartbeats tell a new bridge everything.
+//! A state machine without clock and I/O: [`Bridge::handle`] takes messages of DEAs and starts and stops of the
+//! cluster, and returns what is to be sent to either side. None of its knowledge has to survive it: the id of an
+//! instance travels as the version of its droplet, together with the number of its slot, so heartbeats tell a new
+//! bridge everything.
 //!
-//! A DEA has a new id at each of its starts, and a cell's name must be known beforehand: each DEA gets a slot, the first
-//! that is free, and keeps it until it is forgotten. At first a bridge gives slots only to DEAs whose instances name
-//! the slot that they had.
+//! A DEA has a new id at each start, while a cell's name must be known beforehand: each DEA gets the first free slot,
+//! and keeps it until it is forgotten. A new bridge at first gives slots only to DEAs whose instances name the slot
+//! that they had.
 
 mod instances;
 mod slot;
@@ -23,27 +24,27 @@ use starts::Asking;
 
 /// The most slots.
 pub const MAX_SLOTS: usize = 10_000;
-/// What the version of a droplet begins with whose instance is the cluster's.
+/// The prefix of the droplet versions of the cluster's instances.
 const VERSION_PREFIX: &str = "vendue-";
-/// The longest mark: with an id and a slot's number a version is a name.
+/// The longest mark: together with an id and a slot's number, a version must be a valid name.
 const MAX_MARK: usize = 8;
 
-/// How a bridge works.
+/// Settings of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeOptions {
     /// The bridge's name; its cells are `NAME-0`, `NAME-1` and so on.
     pub name: String,
-    /// What tells its droplets from those of other bridges to the same estate: 1 to 8 of `A-Za-z0-9`.
+    /// Distinguishes its droplets from those of other bridges to the same estate: 1 to 8 of `A-Za-z0-9`.
     pub mark: String,
-    /// How many cells there are at most.
+    /// The maximum number of cells.
     pub slots: usize,
     /// How the estate is followed.
     pub estate: EstateOptions,
-    /// How long only heartbeats give slots, ms: an earlier bridge may have given them already.
+    /// For how long only heartbeats give slots, in ms: an earlier bridge may have given them already.
     pub settle_ms: u64,
 }
 
-/// What a bridge is told.
+/// An input of a bridge.
 #[derive(Clone, Debug)]
 pub enum BridgeInput<'a> {
     /// A message of a DEA, on a subject of [`Estate::SUBJECTS`].
@@ -61,21 +62,21 @@ pub enum BridgeInput<'a> {
         cell: &'a str,
         /// The id of the instance, 1 to 100 of `A-Za-z0-9_-`.
         id: &'a str,
-        /// What is to run; its version is replaced.
+        /// What to run; its version is replaced.
         start: Box<DeaStart>,
     },
-    /// An instance is to be stopped; one that the cell does not have is ignored.
+    /// An instance is to be stopped; ignored if the cell does not have it.
     Stop {
         /// The cell.
         cell: &'a str,
         /// Its id.
         id: &'a str,
     },
-    /// It is the time that [`Bridge::next_ms`] gave, or later.
+    /// The time that [`Bridge::next_ms`] gave has come.
     Tick,
 }
 
-/// What is to be done.
+/// An output of a bridge.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BridgeOutput {
     /// Publish to the DEAs.
@@ -96,9 +97,9 @@ pub enum BridgeOutput {
     Advertise(Box<Cell>),
     /// The cell's DEA is gone.
     Withdraw(String),
-    /// Answer a start; exactly one for each.
+    /// Answer a start; each start gets exactly one answer.
     Answer {
-        /// The instance.
+        /// The instance's id.
         id: String,
         /// What became of it.
         answer: BridgeAnswer,
@@ -113,7 +114,7 @@ pub enum BridgeOutput {
         app: String,
         /// Its index.
         index: u32,
-        /// What it is now.
+        /// Its new state.
         state: BridgeInstanceState,
     },
 }
@@ -128,7 +129,7 @@ pub enum BridgeAnswer {
         /// Why, in one line.
         reason: String,
     },
-    /// It was sent, and may run: heartbeats will tell.
+    /// It was sent and may run, which heartbeats will tell.
     Unknown,
 }
 
@@ -142,17 +143,17 @@ pub struct Bridge {
     by_dea: BTreeMap<String, usize>,
     /// The slot of each instance that is known.
     by_instance: BTreeMap<String, usize>,
-    /// Starts that are not answered.
+    /// Starts that have not been answered.
     asking: BTreeMap<String, Asking>,
-    /// When something is due about them.
+    /// When their next step is due.
     due: BTreeSet<(u64, String)>,
     estate_due_ms: u64,
-    /// When every DEA may get a slot; none = it has been.
+    /// When every DEA may get a slot; none if that has come.
     settles_ms: Option<u64>,
 }
 
 impl Bridge {
-    /// A bridge that has heard nothing. Rejects a bad name, and no slots or too many.
+    /// Creates a bridge that has heard nothing. Rejects a bad name, and no slots or too many.
     pub fn new(options: BridgeOptions, now_ms: u64) -> Result<Self, Invalid> {
         check_name("name", &options.name)?;
         let is_plain = options.mark.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -177,37 +178,37 @@ impl Bridge {
         })
     }
 
-    /// What was heard of the DEAs.
+    /// Returns what was heard of the DEAs.
     pub fn estate(&self) -> &Estate {
         &self.estate
     }
 
-    /// Live DEAs for which there is no slot.
+    /// Returns how many live DEAs have no slot.
     pub fn without_slot(&self, now_ms: u64) -> usize {
         let live = self.estate.live(now_ms);
         live.filter(|(ad, _)| !self.by_dea.contains_key(&ad.id))
             .count()
     }
 
-    /// The cell of this name as it is now: the last advertisement of its DEA less what was started since.
+    /// Returns the cell of this name as it is now: the last advertisement of its DEA, less what was started since.
     pub fn cell(&self, name: &str, now_ms: u64) -> Option<Cell> {
         self.cell_of(self.slot_named(name)?, now_ms)
     }
 
-    /// The DEA that a cell is.
+    /// Returns the DEA behind a cell.
     pub fn dea_of(&self, cell: &str) -> Option<&str> {
         let slot = self.slots.get(self.slot_named(cell)?)?.as_ref()?;
         Some(&slot.dea)
     }
 
-    /// When [`BridgeInput::Tick`] is due next.
+    /// Returns when [`BridgeInput::Tick`] is due next.
     pub fn next_ms(&self) -> u64 {
         let first = self.due.first().map_or(u64::MAX, |(due_ms, _)| *due_ms);
         let settles_ms = self.settles_ms.unwrap_or(u64::MAX);
         first.min(self.estate_due_ms).min(settles_ms)
     }
 
-    /// Takes an input in, and says what is to be done. `now_ms` never goes back.
+    /// Takes an input, and returns what is to be done. `now_ms` never decreases.
     pub fn handle(&mut self, now_ms: u64, input: BridgeInput<'_>) -> Vec<BridgeOutput> {
         let mut out = Vec::new();
         match input {
@@ -258,8 +259,8 @@ impl Bridge {
         }
     }
 
-    /// The slot that the DEA of a droplet of this version had when it was started, and the id of the instance, if it is this
-    /// bridge's.
+    /// Splits a droplet version of this bridge into the slot that the DEA had when the droplet was started, and the
+    /// instance's id.
     fn parts<'v>(&self, version: &'v str) -> Option<(usize, &'v str)> {
         let rest = version.strip_prefix(VERSION_PREFIX)?;
         let rest = rest.strip_prefix(&self.options.mark)?.strip_prefix('-')?;
@@ -271,25 +272,25 @@ impl Bridge {
         self.parts(version).map(|(_, id)| id)
     }
 
-    /// The version of a droplet that is one of the cluster's instances.
+    /// Returns the droplet version of one of the cluster's instances.
     fn version(&self, slot: usize, id: &str) -> String {
         format!("{VERSION_PREFIX}{}-{slot}-{id}", self.options.mark)
     }
 
-    /// The cell that has an instance which has not ended, as far as is known.
+    /// Returns the cell that has an instance which has not ended, as far as is known.
     pub fn holder(&self, id: &str) -> Option<String> {
         self.tracked(id).filter(|tracked| !tracked.has_ended())?;
         Some(self.cell_name(*self.by_instance.get(id)?))
     }
 
-    /// Whether its DEA has shown an instance.
+    /// Returns whether its DEA has shown an instance.
     pub fn has_shown(&self, id: &str) -> bool {
         self.tracked(id)
             .is_some_and(|tracked| tracked.state.is_some())
     }
 
     fn found(&mut self, now_ms: u64, body: &[u8], out: &mut Vec<BridgeOutput>) {
-        // what is malformed is no answer
+        // a malformed message is no answer
         let read = <DeaFound as super::DeaBody>::read(body);
         if let Ok(found) = read {
             let dea = found.body.dea;
@@ -298,7 +299,7 @@ impl Bridge {
     }
 }
 
-/// A body of the dialect; none of them fails to be written.
+/// Serialises a body of the dialect; this never fails.
 fn bytes(body: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(body).unwrap_or_default()
 }

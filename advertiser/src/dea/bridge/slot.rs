@@ -1,4 +1,4 @@
-//! Slots: the cells that DEAs are.
+//! Slots: the cells that stand for DEAs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::dea::{DEFAULT_ZONE, Dea, DeaAdvertisement, DeaHeartbeat, DeaLimits, DeaState};
 
-/// A start that no advertisement shows is believed for this long: three advertisements.
+/// How long a start that no advertisement shows is believed: three advertisements.
 const DEBIT_MS: u64 = 15_000;
 
 /// A DEA's place among the cells.
@@ -22,7 +22,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// What was started since the last advertisement.
+    /// Returns what was started since the last advertisement.
     fn debits(&self) -> impl Iterator<Item = (&Tracked, DeaLimits)> {
         let instances = self.instances.values();
         instances.filter_map(|tracked| Some((tracked, tracked.debit?)))
@@ -37,11 +37,11 @@ impl Bridge {
     pub(super) fn slot_named(&self, cell: &str) -> Option<usize> {
         let rest = cell.strip_prefix(&self.options.name)?;
         let slot: usize = rest.strip_prefix('-')?.parse().ok()?;
-        // no other way of writing the number
+        // rejects other ways of writing the number
         (self.cell_name(slot) == cell && slot < self.slots.len()).then_some(slot)
     }
 
-    /// The DEA's slot, or the first that is free.
+    /// Returns the DEA's slot, or gives it the first free one.
     fn slot_for(&mut self, dea: &str) -> Option<usize> {
         if let Some(slot) = self.by_dea.get(dea) {
             return Some(*slot);
@@ -76,7 +76,7 @@ impl Bridge {
         self.by_dea.insert(dea.to_owned(), slot);
     }
 
-    /// The DEA has advertised: what it knew of by then is in there.
+    /// Handles an advertisement, which includes everything that the DEA knew of when it sent it.
     pub(super) fn advertised(&mut self, now_ms: u64, dea: &str, out: &mut Vec<BridgeOutput>) {
         let Some(slot) = self.slot_for(dea) else {
             return;
@@ -98,7 +98,7 @@ impl Bridge {
         }
     }
 
-    /// Nothing is heard of it any more: its instances are lost, and the slot is free.
+    /// Handles that a DEA is no longer heard: its instances are lost, and its slot is free.
     pub(super) fn forgotten(&mut self, dea: &str, out: &mut Vec<BridgeOutput>) {
         let Some(at) = self.by_dea.remove(dea) else {
             return;
@@ -117,14 +117,14 @@ impl Bridge {
         out.push(BridgeOutput::Withdraw(cell));
     }
 
-    /// What the cell of a slot has left now; none if its DEA has not advertised.
+    /// Returns what the cell of a slot has left now; none if its DEA has not advertised.
     pub(super) fn cell_of(&self, slot: usize, now_ms: u64) -> Option<Cell> {
         let held = self.slots.get(slot)?.as_ref()?;
         let dea = self.estate.dea(&held.dea)?;
         let advertisement = dea.advertisement.as_ref()?;
         let mut cell = cell(self.cell_name(slot), advertisement, dea);
         cell.evacuating = !dea.is_live(now_ms);
-        // one that is only silent may come back: what it runs stays
+        // a DEA that is only silent may come back, so what it runs stays
         cell.cordoned = cell.evacuating && dea.state != DeaState::ShutDown;
         for (tracked, limits) in held.debits() {
             cell.available.memory_mb -= limits.mem;
@@ -136,7 +136,7 @@ impl Bridge {
         Some(cell)
     }
 
-    /// Whether the DEA of a slot takes work.
+    /// Returns whether the DEA of a slot takes work.
     pub(super) fn takes_work(&self, slot: usize, now_ms: u64) -> bool {
         let held = self.slots[slot].as_ref();
         let dea = held.and_then(|held| self.estate.dea(&held.dea));
@@ -144,7 +144,7 @@ impl Bridge {
     }
 }
 
-/// A DEA as it advertises itself. The most memory that it ever had left is taken for all that it has.
+/// Returns a DEA as a cell. The most memory that it ever had left is taken as its total.
 fn cell(name: String, advertisement: &DeaAdvertisement, dea: &Dea) -> Cell {
     let available = advertisement.available();
     let total = Resources {
@@ -165,7 +165,7 @@ fn cell(name: String, advertisement: &DeaAdvertisement, dea: &Dea) -> Cell {
     cell
 }
 
-/// A name that the cluster accepts for a zone.
+/// Returns a zone name that the cluster accepts.
 fn zone(name: &str) -> String {
     if check_name("zone", name).is_ok() {
         return name.to_owned();

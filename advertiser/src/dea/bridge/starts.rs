@@ -1,31 +1,31 @@
-//! Starts. A DEA acknowledges none, so all DEAs are asked for the instance, and the one that has it answers.
+//! Starts. DEAs do not acknowledge them, so all DEAs are asked for the instance, and the one that has it answers.
 
 use placement::check_name;
 
 use super::{Bridge, BridgeAnswer, BridgeOutput, bytes, instances::Tracked};
 use crate::dea::{DeaFilter, DeaFind, DeaStart, Hidden, subjects};
 
-/// When the DEAs are asked again, ms after the start. A DEA hears the first question right after the start, and handles
-/// both in that order; the others are for what was lost, or comes late.
+/// When the DEAs are asked again, in ms after the start. A DEA hears the first question right after the start, and
+/// handles both in that order; the others are for messages that were lost or are late.
 const ASK_AT_MS: [u64; 3] = [100, 300, 600];
-/// When a start is answered at the latest, ms after it.
+/// When a start is answered at the latest, in ms after it.
 const UNKNOWN_AT_MS: u64 = 800;
-/// The most starts that are not answered.
+/// The most unanswered starts.
 const MAX_ASKING: usize = 10_000;
-/// The longest id: with what the version has besides it is a name.
+/// The longest id: together with the rest of the version it must be a valid name.
 const MAX_ID: usize = 100;
 
-/// A start that is not answered.
+/// An unanswered start.
 #[derive(Debug)]
 pub(super) struct Asking {
     filter: DeaFilter,
     sent_ms: u64,
-    /// How often the DEAs were asked again.
+    /// How many times the DEAs were asked again.
     asked: usize,
 }
 
 impl Asking {
-    /// When it is asked for again, or answered.
+    /// Returns when it is asked for again or answered.
     fn due_ms(&self) -> u64 {
         self.sent_ms + ASK_AT_MS.get(self.asked).copied().unwrap_or(UNKNOWN_AT_MS)
     }
@@ -43,7 +43,7 @@ impl Asking {
 }
 
 impl Bridge {
-    /// Sends a start to the cell's DEA, unless it cannot take it. A start of an instance that is there is a repeat.
+    /// Sends a start to the cell's DEA, unless the cell cannot take it. A start of an existing instance is a repeat.
     pub(super) fn start(
         &mut self,
         now_ms: u64,
@@ -82,7 +82,7 @@ impl Bridge {
         }
     }
 
-    /// The slot, or why the start is refused.
+    /// Returns the slot, or why the start is refused.
     fn check(&self, now_ms: u64, cell: &str, id: &str, start: &DeaStart) -> Result<usize, String> {
         if id.len() > MAX_ID || check_name("id", id).is_err() {
             return Err(format!(
@@ -151,7 +151,7 @@ impl Bridge {
         self.asking.insert(id.to_owned(), asking);
     }
 
-    /// Asks for the starts that are due, and answers those for which it is time.
+    /// Asks for the starts that are due, and answers those whose time is up.
     pub(super) fn ask_again(&mut self, now_ms: u64, out: &mut Vec<BridgeOutput>) {
         while let Some((due_ms, _)) = self.due.first()
             && *due_ms <= now_ms
@@ -170,7 +170,7 @@ impl Bridge {
         }
     }
 
-    /// Answers a start, unless it was answered.
+    /// Answers a start, unless it has been answered.
     pub(super) fn answer(&mut self, id: &str, answer: BridgeAnswer, out: &mut Vec<BridgeOutput>) {
         if let Some(asking) = self.asking.remove(id) {
             self.due.remove(&(asking.due_ms(), id.to_owned()));

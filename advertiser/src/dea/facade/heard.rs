@@ -1,4 +1,4 @@
-//! What is said to DEAs.
+//! Messages to DEAs.
 
 use super::{Facade, FacadeOutput, MAX_FACADE_INSTANCES, publish};
 use crate::dea::{
@@ -71,7 +71,7 @@ impl Facade {
         self.start(now_ms, start, out);
     }
 
-    /// Which instances a filter means.
+    /// Returns the instances that a filter means.
     fn matching(&self, filter: &DeaFilter) -> Vec<String> {
         let all = self.instances.iter();
         let matching = all.filter(|(_, known)| filter.matches(&known.shown));
@@ -82,7 +82,7 @@ impl Facade {
         let Some(filter) = self.read::<DeaFilter>(body) else {
             return;
         };
-        // an app as a whole, with its staging (from February 2016)
+        // a whole app, including its staging (from February 2016)
         let of_app = DeaFilter {
             droplet: filter.droplet.clone(),
             ..DeaFilter::default()
@@ -115,7 +115,8 @@ impl Facade {
         }
     }
 
-    /// Routes change with their host names; an instance of another version gets that and a new id.
+    /// Updates an app: its host names change its routes, and instances of another version get the new version and a new
+    /// id.
     fn update(&mut self, body: &[u8], out: &mut Vec<FacadeOutput>) {
         let Some(update) = self.read::<DeaUpdate>(body) else {
             return;
@@ -135,7 +136,7 @@ impl Facade {
         }
     }
 
-    /// Whether its version has changed.
+    /// Updates one instance. Returns whether its version has changed.
     fn update_one(&mut self, key: &str, update: &DeaUpdate, out: &mut Vec<FacadeOutput>) -> bool {
         let id = self.draw_id();
         let (dea, ip) = (self.options.id.clone(), self.options.ip.clone());

@@ -8,12 +8,12 @@ use crate::dea::{
 /// An instance that a Cloud Controller started.
 #[derive(Debug)]
 pub(super) struct FacadeInstance {
-    /// As it is told.
+    /// As it is reported.
     pub(super) shown: DeaInstance,
     pub(super) start: DeaStart,
-    /// Since when it is in its state.
+    /// Since when it has been in its state.
     pub(super) since_ms: u64,
-    /// Whether the cell was sent it and has not said that it accepted it.
+    /// Whether it was sent to the cell and the cell has not accepted it yet.
     pub(super) is_sent: bool,
     pub(super) port: Option<u16>,
     pub(super) used: DeaUsage,
@@ -28,7 +28,7 @@ impl FacadeInstance {
         )
     }
 
-    /// Where routers find it, if it has host names and a port.
+    /// Returns its route, if it has host names and a port.
     pub(super) fn route(&self, dea: &str, ip: &str, uris: Vec<String>) -> Option<DeaRoute> {
         let port = self.port.filter(|_| self.is_routed() && !uris.is_empty())?;
         Some(DeaRoute {
@@ -50,13 +50,13 @@ impl FacadeInstance {
 }
 
 impl Facade {
-    /// A start that was read. What does not fit becomes a crash at once, as on DEAs.
+    /// Handles a start that was read. An instance that does not fit crashes at once, as on DEAs.
     pub(super) fn start(&mut self, now_ms: u64, start: DeaStart, out: &mut Vec<FacadeOutput>) {
         let short = self.short_of(start.limits.mem, start.limits.disk);
         self.start_unless(short, now_ms, start, out);
     }
 
-    /// The same of what is known to fit, or not to.
+    /// Like [`Facade::start`], when it is already known which resource falls short, if any.
     pub(super) fn start_unless(
         &mut self,
         short: Option<&str>,
@@ -103,7 +103,7 @@ impl Facade {
         }
     }
 
-    /// What the cell says of an instance; of one that is not known nothing.
+    /// Handles an event of the cell about an instance, which is ignored if the instance is unknown.
     pub(super) fn happened(
         &mut self,
         now_ms: u64,
@@ -167,18 +167,18 @@ impl Facade {
         out.push(publish(subjects::EXITED, &ended));
     }
 
-    /// It has ended as it was to.
+    /// Removes an instance that has ended as intended.
     fn forget(&mut self, key: &str, out: &mut Vec<FacadeOutput>) {
         self.unregister(key, out);
         self.instances.remove(key);
     }
 
-    /// Tells routers of the instance, if it can be reached.
+    /// Registers the instance with routers, if it can be reached.
     pub(super) fn register(&self, key: &str, out: &mut Vec<FacadeOutput>) {
         self.routed(subjects::REGISTER, key, out);
     }
 
-    /// Tells routers that it cannot be reached any more.
+    /// Tells routers that the instance can no longer be reached.
     pub(super) fn unregister(&self, key: &str, out: &mut Vec<FacadeOutput>) {
         self.routed(subjects::UNREGISTER, key, out);
     }
@@ -190,14 +190,14 @@ impl Facade {
         out.extend(route.map(|route| publish(subject, &route)));
     }
 
-    /// Tells routers of every instance that can be reached.
+    /// Registers every reachable instance with routers.
     pub(super) fn register_all(&self, out: &mut Vec<FacadeOutput>) {
         for key in self.instances.keys() {
             self.register(key, out);
         }
     }
 
-    /// Takes no more work. What runs goes on until it is stopped, and is said to be evacuating.
+    /// Takes no more work. What runs continues until it is stopped, and is reported as evacuating.
     pub(super) fn evacuate(&mut self, now_ms: u64, out: &mut Vec<FacadeOutput>) {
         if self.evacuating {
             return;
@@ -218,7 +218,7 @@ impl Facade {
         out.push(publish(subjects::HEARTBEAT, &self.heartbeat()));
     }
 
-    /// The end of a DEA that is shut down.
+    /// Ends a DEA that is shut down.
     pub(super) fn end(&mut self, now_ms: u64, out: &mut Vec<FacadeOutput>) {
         if !std::mem::replace(&mut self.evacuating, true) {
             out.push(publish(subjects::SHUTDOWN, &self.shutdown()));
@@ -233,7 +233,7 @@ impl Facade {
         self.stop_staging(None, out);
     }
 
-    /// Begins to stop an instance.
+    /// Starts stopping an instance.
     pub(super) fn begin_stop(&mut self, now_ms: u64, key: &str, out: &mut Vec<FacadeOutput>) {
         self.unregister(key, out);
         if let Some(known) = self.instances.get_mut(key) {
@@ -245,7 +245,7 @@ impl Facade {
     }
 }
 
-/// That an instance has ended, for a reason of which there is no more to say.
+/// Returns the message that an instance has ended, for a reason that needs no details.
 fn exited(instance: &DeaInstance, reason: &str) -> DeaExited {
     DeaExited {
         cc_partition: instance.cc_partition.clone().unwrap_or_default(),

@@ -1,8 +1,8 @@
 //! A cell as a DEA: what stands between a Cloud Controller and a cell of a vendue cluster.
 //!
-//! A state machine without clock and I/O: [`Facade::handle`] takes what is said to DEAs, and what the cell says of itself
-//! and of its instances, and returns what is to be published, started and stopped. It behaves as DEAs of early 2016 do. Only
-//! where the cell stages apps it says that it has room for that.
+//! A state machine without clock and I/O: [`Facade::handle`] takes messages to DEAs, and what the cell reports about
+//! itself and its instances, and returns what is to be published, started and stopped. It behaves like DEAs of early
+//! 2016, except that it advertises room for staging only if the cell stages apps.
 
 mod heard;
 mod instance;
@@ -21,11 +21,11 @@ pub use staging::{FacadeStaged, FacadeStaging};
 
 /// The most instances that a facade knows; starts of further ones are dropped and counted.
 pub const MAX_FACADE_INSTANCES: usize = 10_000;
-/// How often crashed instances are looked through, and for how long the last one of each app is kept.
+/// How often crashed instances are reviewed; below, how long the last one of each app is kept.
 const REAP_MS: u64 = 10_000;
 const KEEP_CRASHED_MS: u64 = 3_600_000;
 
-/// What a cell is as a DEA.
+/// A cell's settings as a DEA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FacadeOptions {
     /// Its id, new at each start: 1 to 128 of `A-Za-z0-9_-`.
@@ -36,22 +36,22 @@ pub struct FacadeOptions {
     pub zone: String,
     /// Its stacks.
     pub stacks: Vec<String>,
-    /// Between two advertisements (5,000).
+    /// The interval between advertisements (5,000).
     pub advertise_ms: u64,
-    /// Between two heartbeats (10,000).
+    /// The interval between heartbeats (10,000).
     pub heartbeat_ms: u64,
-    /// Between two registrations of the same route (20,000).
+    /// The interval between registrations of the same route (20,000).
     pub register_ms: u64,
-    /// The least that staging takes, MB of memory and of disk (1,024 and 2,048).
+    /// The least memory and disk that staging takes, in MB (1,024 and 2,048).
     pub staging_mb: (i64, i64),
     /// How long staging may take (900,000).
     pub staging_ms: u64,
-    /// What the ids of its instances are made of.
+    /// The seed for the ids of its instances.
     pub seed: u64,
 }
 
 impl FacadeOptions {
-    /// The intervals with which DEAs were deployed, in the default zone.
+    /// Returns options with the intervals with which DEAs were deployed, in the default zone.
     pub fn new(id: &str, ip: &str, stacks: Vec<String>, seed: u64) -> Self {
         Self {
             id: id.to_owned(),
@@ -68,40 +68,40 @@ impl FacadeOptions {
     }
 }
 
-/// What the cell has, in MB.
+/// The resources of the cell, in MB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FacadeRoom {
-    /// In all.
+    /// Total memory.
     pub memory: i64,
-    /// Not reserved; may be negative.
+    /// Memory that is not reserved; may be negative.
     pub available_memory: i64,
-    /// Not reserved; none = unlimited.
+    /// Disk that is not reserved; none = unlimited.
     pub available_disk: Option<i64>,
 }
 
-/// What the cell says of an instance, or of the staging of an app.
+/// What the cell reports about an instance, or about the staging of an app.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FacadeEvent {
-    /// It has accepted it: what the cell has left no longer includes what it takes.
+    /// It was accepted: the cell's available resources no longer include what it takes.
     Accepted,
-    /// It runs, and can be reached at this port, if it has one.
+    /// It runs, and can be reached at this port if there is one.
     Running(Option<u16>),
     /// It failed, or was not accepted.
     Crashed {
-        /// The exit code; -1 where there is none.
+        /// The exit code; -1 if there is none.
         exit_status: i64,
         /// Why, in words.
         description: String,
     },
     /// It ended as it was asked to.
     Stopped,
-    /// What it was last measured to use; nothing until then.
+    /// The resources that it was last measured to use.
     Used(DeaUsage),
-    /// How staging ended, and what it left.
+    /// How staging ended, and what it produced.
     Staged(Box<FacadeStaged>),
 }
 
-/// What a facade is told.
+/// An input of a facade.
 #[derive(Clone, Debug)]
 pub enum FacadeInput<'a> {
     /// A message to DEAs, on a subject of [`Facade::subjects`].
@@ -113,28 +113,28 @@ pub enum FacadeInput<'a> {
         /// Its body.
         body: &'a [u8],
     },
-    /// What the cell has now.
+    /// The cell's current resources.
     Room(FacadeRoom),
-    /// Whether the cell stages apps. Not until it is said.
+    /// Whether the cell stages apps; false until this is given.
     Stages(bool),
     /// Something has happened to an instance.
     Instance {
         /// The instance, as [`FacadeOutput::Start`] named it.
         key: &'a str,
-        /// What.
+        /// What happened.
         event: FacadeEvent,
     },
-    /// Where the cell is reached, where that was not known before.
+    /// The cell's address, which was not known before.
     Address(&'a str),
     /// The cell is to be emptied: it takes no more work.
     Evacuate,
     /// The DEA ends: it takes no more work, and stops what it runs.
     ShutDown,
-    /// It is the time that [`Facade::next_ms`] gave, or later.
+    /// The time that [`Facade::next_ms`] gave has come.
     Tick,
 }
 
-/// What is to be done.
+/// An output of a facade.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FacadeOutput {
     /// Publish.
@@ -146,21 +146,21 @@ pub enum FacadeOutput {
     },
     /// Start an instance on the cell.
     Start {
-        /// What the facade calls it.
+        /// The facade's name for it.
         key: String,
-        /// What is to run.
+        /// What to run.
         start: Box<DeaStart>,
     },
     /// Stage an app on the cell.
     Stage {
-        /// What the facade calls it; one name for instances and for this.
+        /// The facade's name for it, unique among instances and staging.
         key: String,
-        /// What is to be done.
+        /// What to stage.
         staging: Box<FacadeStaging>,
     },
     /// Stop an instance, or the staging of an app.
     Stop {
-        /// What the facade calls it.
+        /// The facade's name for it.
         key: String,
     },
 }
@@ -170,7 +170,7 @@ pub enum FacadeOutput {
 pub struct Facade {
     options: FacadeOptions,
     room: FacadeRoom,
-    /// By the name that the cell is told.
+    /// By the name given to the cell.
     instances: BTreeMap<String, FacadeInstance>,
     staging: BTreeMap<String, StagingTask>,
     stages: bool,
@@ -191,7 +191,8 @@ pub struct Facade {
 }
 
 impl Facade {
-    /// A facade of an empty cell, and how it greets. Rejects an id that is no name.
+    /// Creates the facade of an empty cell, and returns it with its first messages. Rejects an id that is not a valid
+    /// name.
     pub fn new(
         options: FacadeOptions,
         room: FacadeRoom,
@@ -220,7 +221,7 @@ impl Facade {
         Ok((facade, out))
     }
 
-    /// What it must listen to.
+    /// Returns the subjects that must be subscribed to.
     pub fn subjects(&self) -> Vec<String> {
         let all = [
             subjects::STOP,
@@ -235,12 +236,12 @@ impl Facade {
         all.into_iter().map(str::to_owned).chain([own]).collect()
     }
 
-    /// Where it is told what to start.
+    /// Returns the subject for starts of this DEA.
     pub fn own_subject(&self) -> String {
         subjects::start(&self.options.id)
     }
 
-    /// When [`FacadeInput::Tick`] is due next.
+    /// Returns when [`FacadeInput::Tick`] is due next.
     pub fn next_ms(&self) -> u64 {
         let advertise_ms = if self.evacuating {
             u64::MAX
@@ -255,37 +256,37 @@ impl Facade {
             .min(staging_ms)
     }
 
-    /// What the cell has, as it said last.
+    /// Returns the cell's resources as last reported.
     pub fn room(&self) -> FacadeRoom {
         self.room
     }
 
-    /// The app of an instance, or the one that is staged; none if it is not known.
+    /// Returns the app of an instance or of staging; none if it is unknown.
     pub fn app_of(&self, key: &str) -> Option<&str> {
         let known = self.instances.get(key);
         let app = known.map(|known| known.shown.droplet.as_str());
         app.or_else(|| Some(self.staging.get(key)?.app()))
     }
 
-    /// The state of an instance, or of staging; none if it is not known.
+    /// Returns the state of an instance or of staging; none if it is unknown.
     pub fn state_of(&self, key: &str) -> Option<DeaInstanceState> {
         let state = self.instances.get(key).map(|known| known.shown.state);
         state.or_else(|| Some(self.staging.get(key)?.state()))
     }
 
-    /// Whether it knows an instance of the app.
+    /// Returns whether it knows an instance of the app.
     pub fn has_app(&self, app: &str) -> bool {
         let mut instances = self.instances.values();
         instances.any(|known| known.shown.droplet == app)
     }
 
-    /// How many instances it knows in this state.
+    /// Returns how many instances it knows in this state.
     pub fn count(&self, state: DeaInstanceState) -> usize {
         let instances = self.instances.values();
         instances.filter(|known| known.shown.state == state).count()
     }
 
-    /// Takes an input in, and says what is to be done.
+    /// Takes an input, and returns what is to be done.
     pub fn handle(&mut self, now_ms: u64, input: FacadeInput<'_>) -> Vec<FacadeOutput> {
         let mut out = Vec::new();
         match input {
@@ -326,7 +327,7 @@ impl Facade {
         }
     }
 
-    /// What is not reserved, less what the cell was sent and has not accepted.
+    /// Returns what is not reserved, less what was sent to the cell and has not been accepted yet.
     fn available(&self) -> (i64, Option<i64>) {
         let sent = self.instances.values().filter(|known| known.is_sent);
         let (mut memory, mut disk) = (self.room.available_memory, self.room.available_disk);
@@ -341,7 +342,7 @@ impl Facade {
         (memory, disk)
     }
 
-    /// Which resource the cell has too little of for these MB, if any. Disk is named first when both lack.
+    /// Returns which resource the cell has too little of for these MB, if any; disk if both are short.
     fn short_of(&self, memory_mb: i64, disk_mb: i64) -> Option<&'static str> {
         let (memory, disk) = self.available();
         if disk.is_some_and(|disk| disk < disk_mb) {
@@ -351,7 +352,7 @@ impl Facade {
         }
     }
 
-    /// 32 hexadecimal digits that no other instance has.
+    /// Returns 32 hexadecimal digits that no other instance has.
     fn draw_id(&mut self) -> String {
         let mut draw = || {
             self.drawn += 1;
@@ -360,7 +361,7 @@ impl Facade {
         format!("{:016x}{:016x}", draw(), draw())
     }
 
-    /// Forgets crashed instances, but for the last of each app.
+    /// Forgets crashed instances, except the last one of each app.
     fn reap(&mut self, now_ms: u64) {
         let mut last: BTreeMap<String, u64> = BTreeMap::new();
         let crashed = |known: &FacadeInstance| known.shown.state == DeaInstanceState::Crashed;
@@ -376,12 +377,12 @@ impl Facade {
     }
 }
 
-/// Whole MB, as DEAs write them.
+/// Returns whole MB, as DEAs write them.
 fn mb(amount: i64) -> DeaNumber {
     DeaNumber::Integer(amount)
 }
 
-/// A body of the dialect, to be published; none of them fails to be written.
+/// Serialises a body of the dialect for publishing; this never fails.
 fn publish(subject: &str, body: &impl Serialize) -> FacadeOutput {
     FacadeOutput::Publish {
         subject: subject.to_owned(),

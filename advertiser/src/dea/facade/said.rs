@@ -1,4 +1,4 @@
-//! What a facade says of itself and of its instances.
+//! What a facade says about itself and its instances.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use crate::dea::{
     DeaPlacementProperties, DeaShutdown, DeaStacks, DeaStagingAdvertisement, DeaStats, DeaStatus,
 };
 
-/// What all DEAs say that their version is.
+/// The version that all DEAs report.
 const VERSION: &str = "0.0.1";
-/// Bytes of a MB.
+/// The bytes in a MB.
 const MIB: i64 = 1 << 20;
 
 impl Facade {
@@ -23,7 +23,7 @@ impl Facade {
         }
     }
 
-    /// Its instances by app, whatever their state.
+    /// Returns its instances by app, whatever their state.
     fn counts(&self) -> BTreeMap<String, u32> {
         let mut counts = BTreeMap::new();
         for known in self.instances.values() {
@@ -82,7 +82,7 @@ impl Facade {
         }
     }
 
-    /// What health managers are told of.
+    /// Returns what health managers are told.
     pub(super) fn heartbeat(&self) -> DeaHeartbeat {
         let told = |state: DeaInstanceState| {
             matches!(

@@ -1,7 +1,7 @@
-//! The staging of apps by a facade: what is asked for, what is replied to whom, and when it is given up.
+//! The staging of apps by a facade: requests, replies, and giving up.
 //!
-//! A task gets two replies: that it has begun, or why not, and how it ended. One that is stopped gets a reply of its own
-//! at once, and no further one.
+//! A task gets two replies: first that it has begun, or why not, and then how it ended. A stopped task gets a reply of
+//! its own at once, and no further one.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::dea::{
     Hidden, StagingRun, subjects,
 };
 
-/// How long the result of a task whose process has ended may be on its way.
+/// How long the result of a task may take to arrive after its process has ended.
 const RESULT_MS: u64 = 5_000;
 
 /// The staging of an app, for the cell.
@@ -23,38 +23,38 @@ pub struct FacadeStaging {
     pub memory_mb: i64,
     /// MB.
     pub disk_mb: i64,
-    /// What is to be done.
+    /// What to stage.
     pub run: StagingRun,
 }
 
 /// How staging ended on the cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FacadeStaged {
-    /// Why it failed; none if its command has ended with exit code 0.
+    /// Why it failed; none if its command has exited with code 0.
     pub failed: Option<String>,
-    /// What the command has left of the droplet: `droplet_sha1`, `detected_buildpack` and so on, as in the reply.
+    /// What the command reports about the droplet: `droplet_sha1`, `detected_buildpack` and so on, as in the reply.
     pub left: Hidden<Map<String, Value>>,
-    /// The last of its output.
+    /// The end of its output.
     pub output: Hidden<Option<String>>,
 }
 
-/// A task of a Cloud Controller.
+/// A staging task of a Cloud Controller.
 #[derive(Debug)]
 pub(super) struct StagingTask {
     task_id: String,
     app: String,
     reply: Option<String>,
-    /// Index 0, which is started once there is a droplet.
+    /// The start of index 0, which is sent once there is a droplet.
     start: DeaStart,
     memory_mb: i64,
     disk_mb: i64,
-    /// The cell has accepted it.
+    /// Whether the cell has accepted it.
     begun: bool,
-    /// It was told to end, and nobody waits for it any more.
+    /// Whether it was told to end, and nobody waits for it any more.
     stopped: bool,
     /// When it is given up.
     due_ms: u64,
-    /// How its process ended, while its result may be on its way.
+    /// How its process ended, while its result may still be on its way.
     ended: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl StagingTask {
     }
 }
 
-/// Why it failed, as DEAs say it.
+/// Returns why it failed, in the words of DEAs.
 fn error(why: &str) -> String {
     format!("Error staging: {why}")
 }
@@ -84,12 +84,12 @@ impl Facade {
         }
     }
 
-    /// Whether the cell stages apps.
+    /// Returns whether the cell stages apps.
     pub fn stages(&self) -> bool {
         self.stages
     }
 
-    /// What it must listen to as well where the cell stages apps. The last one is its own.
+    /// Returns the additional subjects to subscribe to if the cell stages apps. The last one is this DEA's own.
     pub fn staging_subjects(&self) -> [String; 3] {
         let own = subjects::staging_start(&self.options.id);
         [
@@ -99,7 +99,7 @@ impl Facade {
         ]
     }
 
-    /// Says what room there is for staging, where apps are staged.
+    /// Advertises the room for staging, if apps are staged.
     pub(super) fn advertise_staging(&self, out: &mut Vec<FacadeOutput>) {
         if self.stages {
             let advertisement = self.staging_advertisement();
@@ -107,7 +107,7 @@ impl Facade {
         }
     }
 
-    /// The MB of memory and disk of each task that the cell was sent and has not accepted.
+    /// Returns the memory and disk, in MB, of each task that was sent to the cell and has not been accepted yet.
     pub(super) fn staging_sent(&self) -> impl Iterator<Item = (i64, i64)> {
         let sent = self.staging.values().filter(|task| !task.begun);
         sent.map(|task| (task.memory_mb, task.disk_mb))
@@ -118,7 +118,7 @@ impl Facade {
         due.map(|task| task.due_ms).min().unwrap_or(u64::MAX)
     }
 
-    /// A task that was read. One for which there is no room gets that as its only reply.
+    /// Handles a task that was read. If there is no room, saying so is the only reply.
     pub(super) fn stage(
         &mut self,
         now_ms: u64,
@@ -165,7 +165,7 @@ impl Facade {
         out.push(FacadeOutput::Stage { key, staging });
     }
 
-    /// What the cell says of a task; of one that is not known nothing.
+    /// Handles an event of the cell about a task, which is ignored if the task is unknown.
     pub(super) fn staging_happened(
         &mut self,
         now_ms: u64,
@@ -208,7 +208,7 @@ impl Facade {
         }
     }
 
-    /// A task has ended. After the reply the same DEA starts index 0.
+    /// Handles the end of a task. After the reply the same DEA starts index 0.
     fn staged(
         &mut self,
         now_ms: u64,
@@ -230,15 +230,15 @@ impl Facade {
             sha1: answer.droplet_sha1,
             ..task.start
         };
-        // without an address the cell has no droplet: a health manager has index 0 started where it is missing
+        // without an address the cell has no droplet: a health manager then has the missing index 0 started elsewhere
         let can_start = !self.evacuating && !start.executable_uri.0.is_empty();
         if can_start && self.instances.len() < MAX_FACADE_INSTANCES {
-            // the cell decides: what staging took may still be missing in what it said last
+            // the cell decides: its last report may not yet include what staging has released
             self.start_unless(None, now_ms, start, out);
         }
     }
 
-    /// Ends what takes too long, and what has ended without a result.
+    /// Ends tasks that take too long or have ended without a result.
     pub(super) fn end_overdue_staging(&mut self, now_ms: u64, out: &mut Vec<FacadeOutput>) {
         let overdue = |task: &StagingTask| !task.stopped && task.due_ms <= now_ms;
         let tasks = self.staging.iter();
@@ -260,7 +260,7 @@ impl Facade {
         }
     }
 
-    /// Nobody waits for a task any more. One that runs is stopped, and known until it has ended.
+    /// Ends a task that nobody waits for any more. If it runs, it is stopped, and remembered until it has ended.
     fn end_staging(&mut self, key: &str, out: &mut Vec<FacadeOutput>) {
         let has_ended = |task: &StagingTask| task.ended.is_some();
         if self.staging.get(key).is_some_and(has_ended) {
@@ -273,7 +273,7 @@ impl Facade {
         }
     }
 
-    /// Stops the staging of an app, or of all.
+    /// Stops the staging of an app, or of all apps.
     pub(super) fn stop_staging(&mut self, app: Option<&str>, out: &mut Vec<FacadeOutput>) {
         let meant = |task: &StagingTask| !task.stopped && app.is_none_or(|app| app == task.app());
         let keys = self.staging.iter().filter(|(_, task)| meant(task));
@@ -309,7 +309,7 @@ fn begun(task_id: &str, error: Option<String>) -> DeaStagingBegun {
     }
 }
 
-/// The second reply. A task that says nothing of its droplet has failed, whatever its exit code is.
+/// Returns the second reply. A task that reports no droplet has failed, whatever its exit code.
 fn answer(task_id: &str, staged: FacadeStaged) -> DeaStaged {
     let left = &staged.left.0;
     let text = |key: &str| left.get(key).and_then(Value::as_str).map(str::to_owned);

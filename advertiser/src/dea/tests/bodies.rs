@@ -85,7 +85,7 @@ pub(super) fn staging_start() -> String {
     )
 }
 
-/// It is read without anything odd, and written as it was; and what it shows of itself holds no secret.
+/// Checks that a body is read without anything odd and written as it was, and that its debug output contains no secret.
 #[track_caller]
 fn round<T: DeaBody + Serialize + Debug>(body: &str) -> T {
     let read = T::read(body.as_bytes()).unwrap();
@@ -172,7 +172,7 @@ fn the_emptiest_dea_answers_first() {
     assert_eq!(delays, [0, 20, 50, 250, 0]);
 }
 
-/// Reads bytes as every body there is.
+/// Reads bytes as every kind of body.
 fn read_all(body: &[u8]) {
     fn read<T: DeaBody + Serialize + Debug>(body: &[u8]) {
         if let Ok(read) = T::read(body) {
@@ -261,7 +261,8 @@ proptest! {
     }
 }
 
-/// A request carries all that the script is told, and a body that lacks an address is refused without its values.
+/// A request carries everything that the script is told. A body that lacks an address is rejected without quoting its
+/// values.
 #[test]
 fn staging_as_a_request_carries_it() {
     let start = DeaStagingStart::read(staging_start().as_bytes())

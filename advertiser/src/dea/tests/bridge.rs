@@ -9,11 +9,11 @@ use super::{super::*, advertisement, bodies::START};
 
 mod any;
 
-/// A bridge of so many slots, and its clock.
+/// A bridge with this many slots, and its clock.
 struct World {
     bridge: Bridge,
     now_ms: u64,
-    /// The last advertisement of each cell; none = withdrawn.
+    /// The last advertisement of each cell; removed when the cell is withdrawn.
     cells: BTreeMap<String, Cell>,
 }
 
@@ -61,7 +61,7 @@ impl World {
         assert_eq!(self.hear("dea.advertise", &body), []);
     }
 
-    /// Of 512 MB, and 1024 MB of disk.
+    /// Starts an instance of 512 MB, with 1024 MB of disk.
     fn start(&mut self, cell: &str, id: &str) -> Vec<BridgeOutput> {
         let start = Box::new(DeaStart::read(START.as_bytes()).unwrap().body);
         self.handle(BridgeInput::Start { cell, id, start })
@@ -72,7 +72,7 @@ impl World {
         self.handle(BridgeInput::Stop { cell: &cell, id })
     }
 
-    /// Lets time pass, with every tick that is due; what came of it, with its time.
+    /// Lets time pass, with every tick that is due. Returns the outputs with their times.
     fn pass(&mut self, ms: u64) -> Vec<(u64, BridgeOutput)> {
         let until = self.now_ms + ms;
         let mut all = Vec::new();
@@ -108,7 +108,7 @@ impl World {
     }
 }
 
-/// Index 2 of the app of [`START`].
+/// Returns index 2 of the app of [`START`].
 fn instance(id: &str, state: &str) -> Value {
     json!({"cc_partition": "default", "droplet": "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f", "version": format!("vendue-m-0-{id}"),
            "instance": "c0ffee", "index": 2, "state": state, "state_timestamp": 1.5})
@@ -140,7 +140,7 @@ fn state(cell: &str, id: &str, state: BridgeInstanceState) -> BridgeOutput {
     }
 }
 
-/// What is published to DEAs, as JSON with its subject.
+/// Returns what is published to DEAs, as JSON with its subject.
 fn published(out: &[BridgeOutput]) -> Vec<(String, Value)> {
     let read = |output: &BridgeOutput| match output {
         BridgeOutput::Publish { subject, body } => {
@@ -166,7 +166,7 @@ fn a_dea_is_a_cell_with_what_it_has_left() {
         (512, Some(40_960))
     );
     assert_eq!(cell.stacks, ["cflinuxfs2"]);
-    // overcommitted, without a limit of disk, in no zone
+    // overcommitted, without a disk limit, in no zone
     let odd = json!({"id": "d2", "stacks": "s", "available_memory": -1.5, "app_id_to_count": null,
                      "placement_properties": {"zone": null}});
     world.hear("dea.advertise", &odd);
@@ -187,7 +187,7 @@ fn slots_are_kept_until_their_dea_is_forgotten() {
     }
     assert_eq!(world.bridge.without_slot(0), 1);
     assert_eq!(world.cells.len(), 2);
-    // d1 starts again under another id; its slot is free when the old one is forgotten
+    // d1 restarts under another id; its slot becomes free when the old id is forgotten
     world.now_ms = 25_000;
     world.advertise("d2", 100);
     world.advertise("d4", 100);
@@ -223,7 +223,7 @@ fn a_start_is_sent_and_the_reply_of_the_dea_is_its_acknowledgement() {
     golden["version"] = json!("vendue-m-0-i1");
     assert_eq!(body, &golden, "nothing else is changed");
     assert!(!format!("{out:?}").contains("hush"));
-    // right behind the start, and again
+    // immediately after the start, and again
     let again = world.pass(150);
     let [_, first @ BridgeOutput::Ask { subject, body }] = &out[..] else {
         panic!("{out:?}");
@@ -283,7 +283,7 @@ fn a_dea_without_room_refuses_and_one_known_to_be_full_is_not_asked() {
     world.start("dea-0", "i1");
     let out = world.exited("i1", -1, "Not enough memory resource available.");
     assert_eq!(out, [refused("i1", "insufficient resources: memory")]);
-    // the DEA goes on listing it as crashed
+    // the DEA continues to list it as crashed
     assert_eq!(world.beat("d1", &[("i1", "CRASHED")]), []);
     assert_eq!(world.pass(2_000), []);
     assert_eq!(published(&world.start("dea-0", "i2")).len(), 1);
@@ -298,7 +298,8 @@ fn a_dea_without_room_refuses_and_one_known_to_be_full_is_not_asked() {
     assert_eq!(world.start("dea-0", "i4"), [full]);
 }
 
-/// The advertisement may have been sent before the start arrived: the race by which Cloud Controllers promise memory twice.
+/// The advertisement may have been sent before the start arrived: the race by which Cloud Controllers promise memory
+/// twice.
 #[test]
 fn an_advertisement_takes_back_only_starts_that_the_dea_has_confirmed() {
     let mut world = World::new(1);

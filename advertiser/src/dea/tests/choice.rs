@@ -30,13 +30,13 @@ fn choose(estate: &Estate, now_ms: u64, request: &Request) -> DeaChoice {
     estate.choose(now_ms, request, &Policy::preset("dea").unwrap(), &context)
 }
 
-/// The names of the finalists of each decision.
+/// Returns the names of the finalists of each decision.
 fn finalists(choice: &DeaChoice) -> Vec<String> {
     let decisions = choice.decisions.iter();
     decisions.map(|d| d.finalists.join(" ")).collect()
 }
 
-/// The DEA of a cell of a scenario, as it would advertise itself.
+/// Returns a cell of a scenario as the advertisement of a DEA.
 fn advertisement_of(cell: &Value) -> Value {
     let mut body = json!({"id": cell["cell"], "stacks": cell["stacks"],
         "available_memory": cell["available"]["memory_mb"], "app_id_to_count": cell.get("apps").unwrap_or(&json!({}))});
@@ -54,8 +54,8 @@ fn seconds(text: &Value) -> u64 {
     text.trim_end_matches('s').parse().unwrap()
 }
 
-/// What the original decided over the same DEAs, heard as messages. Of cases with several requests only the first
-/// is compared: each search begins with what was advertised.
+/// Compares with what the original decided over the same DEAs, heard as messages. In cases with several requests only
+/// the first one is compared, because each search starts from what was advertised.
 #[test]
 fn the_choices_are_those_of_the_original() {
     let vectors = include_str!("../../../../placement/tests/vectors/dea.json");
@@ -96,7 +96,7 @@ fn memory_and_counts_are_reserved_and_disk_is_not() {
     for (id, zone) in [("a", "z1"), ("b", "z1"), ("c", "z2")] {
         hear(&mut estate, 0, &advertisement(id, zone, 1_000, &json!({})));
     }
-    // each time the whole disk of a DEA
+    // the whole disk of a DEA each time
     let choice = choose(&estate, 0, &request("x", 500, 40_960, 7));
     let expected = ["a b c", "c", "b", "c", "a b", "b", ""];
     assert_eq!(finalists(&choice), expected);
@@ -163,7 +163,7 @@ fn odd_advertisements_fail_no_choice_and_are_said() {
         (choice.deas, choice.decisions[0].cell.is_some()),
         (10, true)
     );
-    // without room for it, memory decides before stacks are looked at
+    // without room for it, memory decides before stacks are considered
     let large = choose(&estate, 0, &request("x", 2_000, 100, 1));
     assert!(!large.failing.iter().any(|(id, _)| id == "no-stacks"));
 }

@@ -1,4 +1,4 @@
-//! Who is there, by what is heard.
+//! Which DEAs exist, according to what is heard.
 
 use placement::check_name;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! Both directions against each other in virtual time: cells that behave as DEAs, a bridge that makes cells of them, and a
-//! Cloud Controller that places beside it.
+//! Both directions against each other in virtual time: cells that behave as DEAs, a bridge that turns them into cells,
+//! and a Cloud Controller that places work at the same time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,15 +7,15 @@ use placement::{PlanContext, Policy, Request};
 
 use super::{super::*, bodies::START};
 
-/// How long a cell takes to accept, to start and to stop an instance, ms.
+/// How long a cell takes to accept, to start and to stop an instance, in ms.
 const ACCEPT_MS: u64 = 10;
 const RUN_MS: u64 = 150;
 const STOP_MS: u64 = 50;
-/// Where a bridge gets its replies.
+/// The subject on which a bridge gets replies.
 const INBOX: &str = "_INBOX.bridge";
 const APP: &str = "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f";
 
-/// A machine: what it says to the world, and what it has.
+/// A machine: what it publishes, and what it has.
 struct Machine {
     facade: Facade,
     room: FacadeRoom,
@@ -23,7 +23,7 @@ struct Machine {
     due: BTreeSet<(u64, String, u8)>,
 }
 
-/// What travels.
+/// A message on its way.
 struct Message {
     subject: String,
     reply: Option<&'static str>,
@@ -52,7 +52,7 @@ fn new_bridge(now_ms: u64) -> Bridge {
 }
 
 impl World {
-    /// So many DEAs of 2 GB in two zones, which have all advertised.
+    /// Creates a world with this many DEAs of 2 GB in two zones, which have all advertised.
     fn new(deas: u64) -> Self {
         let mut world = Self {
             now_ms: 1_000_000,
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// What a cell does by itself.
+    /// Makes a cell do something by itself.
     fn happens(&mut self, id: &str, key: &str, what: u8) {
         let machine = self.machines.get_mut(id).unwrap();
         let event = match what {
@@ -249,14 +249,14 @@ impl World {
         self.deliver();
     }
 
-    /// The cell that is this DEA.
+    /// Returns the cell that stands for this DEA.
     fn cell_of(&self, dea: &str) -> String {
         let cells = (0..200).map(|n| format!("dea-{n}"));
         let mut cells = cells.filter(|cell| self.bridge.dea_of(cell) == Some(dea));
         cells.next().unwrap()
     }
 
-    /// A Cloud Controller starts an instance on the DEA that it chooses.
+    /// Makes a Cloud Controller start an instance on the DEA that it chooses.
     fn cloud_controller_starts(&mut self, index: u32) {
         let mut request = Request::new(APP, 512, 1_024);
         request.stack = Some("cflinuxfs2".into());
@@ -312,7 +312,7 @@ fn starts_are_acknowledged_by_the_first_question() {
     assert_eq!(world.running(), 300, "nothing is taken for lost");
 }
 
-/// Both look at the same advertisement.
+/// Both see the same advertisement.
 #[test]
 fn a_bridge_and_a_cloud_controller_never_get_the_same_memory() {
     let mut world = World::new(1);
@@ -363,7 +363,7 @@ fn a_bridge_that_was_killed_knows_everything_again() {
     for n in 0..20_u32 {
         world.start(&format!("dea-{}", n % 10), &format!("i{n}"), n);
     }
-    // in the middle of them
+    // in the middle of that
     world.pass(50);
     world.bridge = new_bridge(world.now_ms);
     world.states.clear();
@@ -394,7 +394,7 @@ fn a_dea_that_starts_again_has_another_id_and_lost_what_it_had() {
     assert_eq!(world.states["i2"], BridgeInstanceState::Running);
 }
 
-/// The instance is moved first and stopped then, so one runs at every moment.
+/// The instance is started elsewhere before it is stopped, so one is running at every moment.
 #[test]
 fn a_dea_is_emptied_without_a_moment_at_which_nothing_runs() {
     let mut world = World::new(2);

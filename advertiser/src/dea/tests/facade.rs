@@ -1,4 +1,4 @@
-//! A cell that behaves as a DEA, against what its Cloud Controller, router and health manager expect.
+//! A cell that behaves as a DEA, as its Cloud Controller, router and health manager expect.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ struct World {
     now_ms: u64,
 }
 
-/// A facade of 2 GB of memory and 4 GB of disk, and what it said first.
+/// Creates a facade with 2 GB of memory and 4 GB of disk, and returns it with its first messages.
 fn begin() -> (World, Vec<FacadeOutput>) {
     let mut options = FacadeOptions::new("d1", "10.0.16.9", vec!["cflinuxfs2".into()], 7);
     options.zone = "z1".into();
@@ -47,7 +47,7 @@ impl World {
             .handle(self.now_ms, FacadeInput::Instance { key, event })
     }
 
-    /// Starts an index; what the cell is told to call it.
+    /// Starts an index. Returns the key given to the cell.
     fn start(&mut self, index: u32) -> String {
         let mut body: Value = serde_json::from_str(START).unwrap();
         body["index"] = json!(index);
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Starts an index, and it runs.
+    /// Starts an index, and lets it run.
     fn run(&mut self, index: u32) -> String {
         let key = self.start(index);
         assert_eq!(self.happens(&key, FacadeEvent::Accepted), []);
@@ -81,7 +81,7 @@ impl World {
         all
     }
 
-    /// What it advertises when it is asked.
+    /// Returns its advertisement when asked.
     fn advertisement(&mut self) -> Value {
         let out = self.hear("dea.locate", &json!({}));
         published(&out).remove(0).1
@@ -265,7 +265,7 @@ fn stops_mean_what_their_filters_say() {
     };
     let said = published(&world.happens(&keys[0], crash));
     assert_eq!(subjects_of(&said), ["router.unregister", "droplet.exited"]);
-    // what has crashed is not stopped
+    // crashed instances are not stopped
     let out = world.hear("dea.stop", &json!({"droplet": APP}));
     assert_eq!(stopped(&out), [keys[2].clone()]);
 }
@@ -346,7 +346,7 @@ fn an_update_moves_routes_and_a_new_version_brings_a_new_id() {
     let shown = &said[0].1["droplets"][0];
     assert_eq!(shown["version"], "v2");
     assert_ne!(shown["instance"], json!(key));
-    // to the cell it is still what it was
+    // to the cell it is the same as before
     let stopped = world.hear("dea.stop", &json!({"droplet": APP, "version": "v2"}));
     assert!(stopped.contains(&FacadeOutput::Stop { key }));
 }

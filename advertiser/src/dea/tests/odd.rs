@@ -14,7 +14,7 @@ fn refused<T: DeaBody + std::fmt::Debug>(body: &Value) -> String {
         .to_string()
 }
 
-/// An advertisement in which one field is another, or is not there.
+/// Returns an advertisement with one field replaced or removed.
 fn with(key: &str, value: Option<Value>) -> DeaRead<DeaAdvertisement> {
     let mut body = advertisement("d1", "z1", 512, &json!({"a": 1}));
     match value {

@@ -1,4 +1,4 @@
-//! What others do: another auctioneer, another bridge, a request that is repeated or asks for what no DEA has.
+//! What others do: another auctioneer, another bridge, and requests that are repeated or ask for what no DEA has.
 
 use serde_json::json;
 use shared::wire::{InstanceState, Stop};
@@ -6,7 +6,7 @@ use shared::wire::{InstanceState, Stop};
 use super::{APP, Change, config, world};
 use crate::dea_in::DeaInConfig;
 
-/// Two auctioneers have begun the same request, and have chosen two DEAs of one bridge.
+/// Two auctioneers have begun the same request, and chosen two DEAs of one bridge.
 #[test]
 fn an_instance_that_one_cell_has_is_refused_by_the_others_of_the_bridge() {
     let mut world = world();
@@ -29,7 +29,7 @@ fn an_instance_that_one_cell_has_is_refused_by_the_others_of_the_bridge() {
     assert_eq!(world.listed()[0].0, InstanceState::Running);
 }
 
-/// A repeat does not make of what nobody has seen something that was accepted.
+/// A repeat does not turn an instance that nobody has seen into an accepted one.
 #[test]
 fn a_repeat_of_an_unknown_start_is_unknown() {
     let mut world = world();

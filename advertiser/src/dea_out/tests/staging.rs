@@ -1,4 +1,4 @@
-//! Apps that a Cloud Controller has staged on a cell, and how long a cell is believed to be there.
+//! Apps that a Cloud Controller has staged on a cell, and how long a cell is believed to exist.
 
 use placement::Kind;
 use shared::{RequestId, wire::TaskResult};
@@ -11,7 +11,7 @@ fn stages(cell: &mut Cell) {
     cell.attributes_mut().staging = true;
 }
 
-/// A cell of 1,024 MB that stages apps; what its DEA listens to for that.
+/// Creates a cell of 1,024 MB that stages apps, and returns the subject on which its DEA listens for that.
 fn stager() -> (World, String) {
     let mut world = World::new();
     assert_eq!(world.staging, Vec::<String>::new());
@@ -50,7 +50,7 @@ impl World {
         self.take(out);
     }
 
-    /// What the Cloud Controller was replied.
+    /// Returns the replies to the Cloud Controller.
     fn replies(&self) -> Vec<&Value> {
         let said = self.said.iter();
         let replies = said.filter(|(subject, _)| subject == "_INBOX.x");
@@ -105,7 +105,7 @@ fn how_a_task_ended_is_replied_whatever_was_heard_before() {
         assert!(error.contains(why), "{error}");
         assert_eq!(world.starts.len(), 1);
     }
-    // what others run is nobody's task here
+    // what others run is not a task of this program
     let (mut world, _) = stager();
     world.ends(InstanceId::from_u128(7), |_| ());
     assert_eq!(world.replies(), Vec::<&Value>::new());
@@ -137,7 +137,7 @@ fn a_cell_that_no_longer_stages_is_a_dea_that_does_not() {
             .iter()
             .all(|(subject, _)| subject != "staging.advertise")
     );
-    // another DEA of the same cell has a subject of its own for it
+    // another DEA of the same cell has its own subject for staging
     world.staging.clear();
     world.advertise(2, &stages);
     assert_ne!(world.staging.last(), Some(&own));

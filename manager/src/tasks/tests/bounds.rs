@@ -1,4 +1,4 @@
-//! Every bound, at its last value and beyond it.
+//! Every bound, at its limit and beyond it.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{CommandKey, TaskCommand, TaskInput, TaskPhase};
 
-/// The code of the answer to another submission.
+/// Submits another request and returns the code of the error, if there is one.
 fn another(world: &mut World, id: &str) -> Option<String> {
     world.replies.clear();
     world.submit(id, "");
@@ -34,7 +34,7 @@ fn open_requests_are_limited() {
     world.tasks.open = MAX_OPEN - 1;
     assert_eq!(another(&mut world, "t1"), None);
     assert_eq!(another(&mut world, "t2").as_deref(), Some(code::OVERLOADED));
-    // the same again is no other
+    // a repeated submission is not another one
     assert_eq!(another(&mut world, "t1"), None);
 }
 
@@ -112,7 +112,7 @@ fn shapes_that_are_tried_at_once_are_limited() {
     assert_eq!(tried.len(), 300);
 }
 
-/// More than are kept end at once, while writes take their time.
+/// More than are kept end at once, while writes are slow.
 #[test]
 fn surplus_results_are_deleted_in_portions_once_they_are_stored() {
     const ALL: usize = MAX_RESULTS + 150;

@@ -69,7 +69,7 @@ pub(super) fn listed(id: InstanceId, held: &Held) -> Instance {
     .unwrap()
 }
 
-/// A task.
+/// Returns the definition of a task.
 pub(super) fn task(id: &str, more: &str) -> TaskDefinition {
     let body =
         format!(r#"{{"app":"a","memory_mb":1,"disk_mb":1,"run":{{"command":["true"]}}{more}}}"#);

@@ -1,4 +1,4 @@
-//! Durable requests of several instances, and answers of auctioneers one by one.
+//! Durable requests for several instances, and auctioneers' answers, case by case.
 
 use serde_json::{Value, json};
 use shared::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{TASK_REPLY_MS, TaskCommand, TaskDefinition, TaskInput, tasks::Submitted};
 
-/// Three instances under this id; their starts are not carried out.
+/// Submits a request for three instances whose starts are not carried out.
 fn submit_three(world: &mut World, id: &str) {
     let body = json!({ "id": id, "app": "a", "memory_mb": 1, "disk_mb": 1, "instances": 3,
         "run": { "command": ["true"] } });
@@ -21,7 +21,7 @@ fn submit_three(world: &mut World, id: &str) {
     world.command(id, TaskCommand::Submit(Box::new(definition)));
 }
 
-/// An auctioneer answers the last start.
+/// Has an auctioneer answer the last start.
 fn answer(world: &mut World, instances: &Value) {
     let start = world.starts.last().unwrap();
     let attempt = AttemptId::parse(&start.id).unwrap();
@@ -81,7 +81,7 @@ fn the_result_says_which_instances_are_those_of_other_requests() {
     let why =
         "indices 1-2 are the instances of request r1; index 0 is the instance of stored request d0";
     assert_eq!(status.why.as_deref(), Some(why));
-    // with the ids as they are on the cells, for programs that read the bucket
+    // with the ids as cells show them, for programs that read the bucket
     let shared = world.stored("d1").shared;
     assert_eq!(shared["t-0000000b-1-d0"], [0]);
     assert_eq!(shared["r1"], [1, 2]);
@@ -101,7 +101,7 @@ fn what_may_run_is_said() {
     assert!(status.why.unwrap().contains("1 may run"));
 }
 
-/// A cell lists instances of the last start.
+/// Has a cell list instances of the last start.
 fn list(world: &mut World, indices: &[u32]) {
     let start = world.starts.last().unwrap().clone();
     for index in indices {
@@ -122,7 +122,7 @@ fn what_nobody_answers_is_counted_on_the_cells() {
     world.pass(TASK_REPLY_MS + 2_000);
     let status = world.status("all");
     assert_eq!((status.state, status.placed), (TaskState::Placed, 3));
-    // what is missing is sent again, and after a loss it may run
+    // a missing instance is sent again; after a loss it may be running
     submit_three(&mut world, "some");
     list(&mut world, &[0, 1]);
     let sent = world.starts.len();
@@ -180,9 +180,9 @@ fn an_answer_to_an_earlier_attempt_is_not_of_this_one() {
 fn an_error_says_whether_something_was_begun() {
     for (error, state, attempts) in [
         (code::INVALID_REQUEST, TaskState::Failed, vec!["1-t1"]),
-        // nothing was: the next attempt has another number
+        // nothing was begun: the next attempt has another number
         (code::OVERLOADED, TaskState::Running, vec!["1-t1", "2-t1"]),
-        // something may have been: it is looked for, and sent again
+        // something may have been begun: it is looked for and sent again
         (code::INTERNAL, TaskState::Running, vec!["1-t1"]),
     ] {
         let mut world = World::new(1, 1);
@@ -199,7 +199,7 @@ fn a_stop_without_effect_is_sent_again() {
     let mut world = World::new(1, 1);
     world.submit("t1", "");
     let (cell, id) = world.of("t1");
-    // it does not obey
+    // the cell does not obey
     let held = world
         .cells
         .get_mut(&cell)
@@ -223,7 +223,7 @@ fn a_heartbeat_that_is_older_than_the_start_proves_nothing() {
     let mut world = World::new(1, 1);
     world.mute = true;
     world.submit("t1", "");
-    // it was on its way before the task was there
+    // the list was in flight before the task was there
     let held = std::mem::take(&mut world.cells.get_mut("c0").unwrap().held);
     world.lists(None);
     assert!(!world.tasks.take_question(), "a moment later it is there");
@@ -267,7 +267,7 @@ fn an_older_value_of_the_watch_changes_nothing() {
     });
     world.run();
     assert_eq!(world.state("t1"), TaskState::Running);
-    // and of one that is stored again under its id nothing is left
+    // nothing is left of a request that is stored again under the same id
     let other = TaskCommand::Submit(Box::new(task("t1", r#","retries":9"#)));
     world.replies.clear();
     world.command("t1", other);

@@ -5,7 +5,7 @@ use shared::wire::TaskState;
 use super::world::{Fate, World};
 use crate::{KEPT_MS, Revision, TASK_REPLY_MS, TaskCommand, TaskInput, TaskPhase};
 
-/// One slot, in which t1 begins as soon as its attempt is stored: that write is held.
+/// Creates a world with one slot, in which t1 begins as soon as its attempt is stored, but that write is held.
 fn storing() -> World {
     let mut world = World::new(1, 1);
     world.submit("t0", "");
@@ -81,7 +81,7 @@ fn the_output_is_kept_when_a_list_says_less() {
     world.run();
     let end = world.stored("t1").end.unwrap();
     assert_eq!(end.output.as_deref(), Some("done\n"));
-    // and a list without it does not undo what the one before said
+    // and a list without it does not undo what an earlier one said
     let mut world = World::new(1, 1);
     world.submit("t1", "");
     world.deaf = true;
@@ -116,7 +116,7 @@ fn a_repeat_has_its_own_time_to_start_and_to_run() {
         (world.state("t1"), world.runs["t1"]),
         (TaskState::Running, 2)
     );
-    // the second one takes too long, the third one may take as long again
+    // the second run takes too long; the third may take as long again
     world.pass(23_000);
     assert_eq!(
         (world.state("t1"), world.runs["t1"]),
@@ -201,7 +201,7 @@ fn a_cancellation_outlives_what_another_manager_stores_meanwhile() {
     world.pass(2_000);
     assert!(world.replies[0].as_ref().unwrap().changed);
     assert!(world.stored("t1").cancelled);
-    // once it is stored nobody waits for it again
+    // once that is stored, nobody waits for it again
     world.hold_writes = true;
     world.command("t1", TaskCommand::Cancel);
     assert!(!world.replies[1].as_ref().unwrap().changed);
@@ -212,7 +212,7 @@ fn what_the_watch_no_longer_shows_is_gone() {
     let mut world = World::new(1, 2);
     world.submit("t1", "");
     world.submit("t2", "");
-    // the deletion of an earlier one of the name
+    // the deletion of an earlier request of the same id
     world.give(TaskInput::Shown {
         id: "t1".into(),
         revision: Revision(0),

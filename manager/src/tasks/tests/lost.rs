@@ -1,4 +1,4 @@
-//! Cells that are lost, that withdraw or that start again, and attempts that nobody answers.
+//! Cells that are lost, withdraw or start again, and attempts that nobody answers.
 
 use shared::wire::TaskState;
 
@@ -9,7 +9,7 @@ use super::{
     world::{Fate, World},
 };
 
-/// A manager that has not heard of a cell which an earlier one knew.
+/// Tells a manager that it has not heard of a cell that an earlier manager knew.
 fn without(cell: &str, world: &mut World) {
     let cell = cell.to_owned();
     let is_here = move |name: &str| name != cell;
@@ -28,7 +28,7 @@ fn what_ran_on_a_cell_that_a_new_manager_never_hears_has_failed() {
     assert_eq!(world.state("t1"), TaskState::Running, "it has not settled");
     without("c0", &mut world);
     world.pass(10_000);
-    // neither the watch nor a new term begins the wait anew
+    // neither the watch nor a new term restarts the wait
     world.tasks.gained(world.now);
     let (revision, value) = world.values["t1"].clone();
     world.store("t1", Some(value));
@@ -86,7 +86,7 @@ fn what_may_have_ended_with_its_rep_is_not_repeated() {
         world.pass(10_000);
         world.lists(None);
         world.pass(5_000);
-        // its start never arrived, or nobody knows
+        // either its start never arrived or nobody knows
         let state = if renewed {
             TaskState::Failed
         } else {
@@ -94,7 +94,7 @@ fn what_may_have_ended_with_its_rep_is_not_repeated() {
         };
         assert_eq!((world.state("t1"), world.runs["t1"]), (state, 1));
     }
-    // another manager does not know which runs of the rep there were
+    // another manager does not know how often the rep was restarted
     let mut world = World::new(1, 1);
     world.fates.push_back(Fate::Unknown(false));
     world.submit("t1", "");
@@ -118,7 +118,7 @@ fn a_cell_that_withdraws_is_given_time_to_tell_how_its_tasks_ended() {
     world.pass(6_000);
     assert_eq!(world.state("ends"), TaskState::Succeeded);
     assert_eq!(world.state("lost"), TaskState::Failed);
-    // what was on its way may have run there, but for a drained cell, which had nothing left
+    // starts in flight may have run there, unless the cell was drained and had nothing left
     for (drained, state) in [(true, TaskState::Running), (false, TaskState::Failed)] {
         let mut world = World::new(1, 1);
         world.fates.push_back(Fate::Vanishes);
@@ -200,14 +200,14 @@ fn what_nobody_can_begin_any_more_waits_for_room() {
         world.pass(30_000);
         assert_eq!(world.attempts().last().unwrap(), "2-t1");
         assert_eq!(world.stored("t1").attempt, 2);
-        // and it is over when its time is
+        // and it ends when its time is over
         world.pass(20_000);
         let status = world.status("t1");
         assert_eq!((status.state, status.unplaced), (TaskState::Failed, true));
     }
 }
 
-/// Another manager sent it, and this one does not know when last.
+/// Another manager sent it, and this one does not know when it last did.
 #[test]
 fn what_another_manager_sent_may_be_begun_for_as_long() {
     let mut world = World::new(1, 0);

@@ -70,7 +70,7 @@ fn what_is_not_acknowledged_by_the_bucket_is_stored_once() {
         world.submit("t1", "");
         world.pass(1_000);
         assert!(world.replies[0].is_ok(), "{stored} {:?}", world.replies);
-        // who finds an attempt in the bucket waits for an answer, and asks the cells
+        // a manager that finds an attempt in the bucket waits for an answer and asks the cells
         world.pass(super::TASK_REPLY_MS + 1_000);
         assert_eq!(world.runs["t1"], 1, "{stored}");
     }
@@ -161,7 +161,7 @@ fn a_start_that_nobody_has_answered_is_sent_again_once_the_cells_were_asked() {
     assert_eq!(world.starts.len(), 2);
     assert_eq!(world.starts[0], world.starts[1], "word for word");
     assert_eq!(world.state("t1"), TaskState::Running);
-    // what was placed and not answered is found
+    // a placed task whose answer was lost is found
     world.fates.push_back(Fate::Unanswered);
     world.submit("t2", "");
     assert_eq!(world.state("t2"), TaskState::Starting);
@@ -204,7 +204,7 @@ fn what_may_have_run_on_a_lost_cell_is_not_repeated() {
     let status = world.status("t1");
     assert_eq!(status.state, TaskState::Failed);
     assert!(status.why.unwrap().contains("c0 was lost"));
-    // and not where it only may have been
+    // nor if it only may have been running there
     world.fates.push_back(Fate::Unanswered);
     world.submit("t2", "");
     world.kill_cell("c0");
@@ -247,7 +247,7 @@ fn another_manager_goes_on_where_the_first_was_killed() {
         "{:?}",
         world.runs
     );
-    // long after, nobody remembers what was sent
+    // after a long time nobody remembers what was sent
     world.fates.push_back(Fate::Vanishes);
     world.submit("old", "");
     world.now += 200_000;
@@ -276,7 +276,7 @@ fn a_task_is_cancelled_wherever_it_is() {
     assert!(!world.replies.pop().unwrap().unwrap().changed);
     world.command("nobody", TaskCommand::Cancel);
     assert_eq!(world.replies.pop().unwrap().unwrap_err(), code::NOT_FOUND);
-    // what was sent is not forgotten: it may run
+    // what was sent is not forgotten, as it may run
     world.fates.push_back(Fate::Unanswered);
     world.submit("sent", "");
     world.command("sent", TaskCommand::Cancel);

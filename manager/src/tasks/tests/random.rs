@@ -1,12 +1,12 @@
-//! Random faults: nothing runs twice, and everything that was accepted has an outcome.
+//! Random faults: nothing runs twice, and every accepted request has an outcome.
 
 use placement::random::SplitMix64;
 
 use super::world::World;
 use crate::TaskCommand;
 
-/// Managers, messages and writes fail in both; cells end in one, auctioneers in the other: who lost all three at once
-/// would know nothing.
+/// Runs one history. Managers, messages and writes fail in both kinds; cells die in one, auctioneers in the other, as
+/// nobody would know anything if all three were lost at once.
 fn life(seed: u64, cells_die: bool) {
     let mut random = SplitMix64::new(seed);
     let mut world = World::new(3, 3);

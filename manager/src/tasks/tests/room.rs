@@ -1,11 +1,11 @@
-//! What waits for room: in which order it is tried, how often, and what is stored of that.
+//! Requests waiting for room: the order in which they are tried, how often, and what of that is stored.
 
 use shared::wire::TaskState;
 
 use super::world::World;
 use crate::TaskPhase;
 
-/// There may be room, and there is none.
+/// Signals possible room again and again, although there is none.
 fn tries(world: &mut World, seconds: u64) {
     for _ in 0..seconds * 4 {
         world.tasks.room(world.now);
@@ -40,11 +40,11 @@ fn a_try_that_finds_no_room_is_one_write_and_they_become_rarer() {
     let sent = u32::try_from(world.starts.len()).unwrap();
     assert!((10..=25).contains(&sent), "{sent} tries");
     assert_eq!(world.writes, sent);
-    // at rest it is stored as what waits
+    // when nothing happens, it is stored as waiting
     assert_eq!(world.stored("t1").phase, TaskPhase::Sent);
     world.pass(12_000);
     assert_eq!(world.stored("t1").phase, TaskPhase::Waiting);
-    // with room it is not the pause that decides
+    // with room, the pause does not matter
     world.cells.get_mut("c0").unwrap().slots = 2;
     tries(&mut world, 6);
     assert_eq!(world.state("t1"), TaskState::Running);

@@ -1,4 +1,4 @@
-//! A world around the stored requests of one manager after the other: a bucket, cells, an auctioneer.
+//! A world around the stored requests of successive managers: a bucket, cells, an auctioneer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,24 +32,24 @@ pub(super) struct World {
     pub(super) stops: Vec<InstanceId>,
     pub(super) replies: Vec<Result<TaskAnswer, String>>,
     pub(super) ends: Vec<String>,
-    /// How often the command of each task was run.
+    /// How often the command of each task ran.
     pub(super) runs: BTreeMap<String, u32>,
-    /// The next starts come to this.
+    /// The fates of the next starts.
     pub(super) fates: VecDeque<Fate>,
     pub(super) hold_writes: bool,
     pub(super) held_writes: VecDeque<Write>,
-    /// The next writes fail: stored (true) or not.
+    /// The next writes fail, after being stored (true) or without.
     pub(super) failing: VecDeque<bool>,
-    /// No write is answered, and none is stored.
+    /// Whether writes are neither stored nor answered.
     pub(super) down: bool,
-    /// How many writes there were.
+    /// Number of writes.
     pub(super) writes: u32,
     /// Revisions at which ids were deleted.
     pub(super) deleted: BTreeMap<String, u64>,
-    /// Cells answer no question.
+    /// Whether cells answer no questions.
     pub(super) mute: bool,
     pub(super) settled: bool,
-    /// Results are not heard.
+    /// Whether results are not heard.
     pub(super) deaf: bool,
     answered_ms: u64,
     lists: u32,
@@ -61,11 +61,11 @@ pub(super) struct World {
 pub(super) enum Fate {
     /// No auctioneer takes it.
     Vanishes,
-    /// It is placed, and nobody says so.
+    /// It is placed, but nobody says so.
     Unanswered,
     /// The answer is an error: nothing was begun.
     Refused(&'static str),
-    /// The cell has not answered the auctioneer: it has it, or not.
+    /// The cell has not answered the auctioneer; it has the task (true) or not.
     Unknown(bool),
 }
 
@@ -109,7 +109,7 @@ impl World {
         world
     }
 
-    /// Another manager, which reads the bucket and acts.
+    /// Starts another manager, which reads the bucket and acts.
     pub(super) fn next_manager(&mut self) {
         self.tasks = Tasks::default();
         self.held_writes.clear();
@@ -155,7 +155,7 @@ impl World {
         panic!("no end without time");
     }
 
-    /// Time passes.
+    /// Lets time pass.
     pub(super) fn pass(&mut self, ms: u64) {
         let end = self.now + ms;
         while self.now < end {
@@ -186,7 +186,7 @@ impl World {
                     expected,
                     ttl,
                 } => {
-                    // the server deletes results and what says that one was deleted, and nothing else
+                    // the server deletes results and deletion markers, and nothing else
                     let kept = value.as_ref().map(|value| {
                         let record: TaskRecord = serde_json::from_slice(value).unwrap();
                         record.phase != TaskPhase::Over
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Stores a value, and says so.
+    /// Stores a value and reports the result.
     pub(super) fn finish(&mut self, (write, id, value, expected): Write) {
         self.writes += 1;
         let present = self.values.get(&id).map(|(revision, _)| *revision);
@@ -226,7 +226,7 @@ impl World {
         self.give(TaskInput::Written { write, result });
     }
 
-    /// Somebody stores a value: the watch shows it.
+    /// Has somebody store a value, which the watch shows.
     pub(super) fn store(&mut self, id: &str, value: Option<Bytes>) {
         self.revision += 1;
         let revision = self.revision;
@@ -246,7 +246,7 @@ impl World {
         });
     }
 
-    /// An auctioneer gets a start request of a task.
+    /// Has an auctioneer receive a start request of a task.
     fn start(&mut self, request: &Request) {
         self.starts.push(request.clone());
         let fate = self.fates.pop_front();
@@ -277,7 +277,7 @@ impl World {
         self.answer(request, attempt, &instance);
     }
 
-    /// What the auctioneer says of a task.
+    /// Sends what the auctioneer says about a task.
     fn answer(&mut self, request: &Request, attempt: AttemptId, instance: &serde_json::Value) {
         let reply: StartReply = serde_json::from_value(json!({
             "id": request.id, "app": request.app, "outcome": instance["outcome"],
@@ -288,7 +288,7 @@ impl World {
         self.give(TaskInput::Outcome { attempt, answer });
     }
 
-    /// The first cell with room runs it.
+    /// Runs a request on the first cell with room.
     fn place(&mut self, request: &Request, attempt: &AttemptId) -> Option<String> {
         let mut cells = self.cells.iter_mut();
         let (name, cell) = cells.find(|(_, cell)| !cell.dead && cell.running() < cell.slots)?;
@@ -304,7 +304,7 @@ impl World {
         Some(name.clone())
     }
 
-    /// What runs, by its cell.
+    /// Returns what runs, with its cell.
     pub(super) fn running(&self) -> Vec<(String, InstanceId)> {
         let mut all = Vec::new();
         for (name, cell) in self.cells.iter().filter(|(_, cell)| !cell.dead) {
@@ -317,7 +317,7 @@ impl World {
         all
     }
 
-    /// A task ends with this exit code, or because it was stopped.
+    /// Ends a task with this exit code, or because it was stopped.
     pub(super) fn end(&mut self, cell: &str, id: InstanceId, code: Option<i32>) {
         let Some(here) = self.cells.get_mut(cell).filter(|cell| !cell.dead) else {
             return;
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// What a cell tells of a task that has ended.
+    /// Returns a cell's message about a task that has ended.
     pub(super) fn result(&self, cell: &str, id: InstanceId) -> TaskResult {
         let held = &self.cells[cell].held[&id];
         TaskResult {
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// Where the last attempt of a task runs.
+    /// Returns where the last attempt of a task runs.
     pub(super) fn of(&self, id: &str) -> (String, InstanceId) {
         let running = self.running().into_iter();
         let mut found = running.filter(|(cell, instance)| {
@@ -365,7 +365,7 @@ impl World {
         found.next().unwrap()
     }
 
-    /// Everything that runs ends.
+    /// Ends everything that runs.
     pub(super) fn end_all(&mut self, code: i32) {
         for (cell, id) in self.running() {
             self.end(&cell, id, Some(code));
@@ -373,7 +373,7 @@ impl World {
         self.run();
     }
 
-    /// Every cell that lives lists what it has: all of it, or in a heartbeat what runs.
+    /// Has every live cell list its tasks: all of them, or in a heartbeat only those that run.
     pub(super) fn lists(&mut self, asked_ms: Option<u64>) {
         self.lists += 1;
         let list = self.lists;
@@ -392,14 +392,14 @@ impl World {
         self.answered_ms = asked_ms.unwrap_or(self.answered_ms);
     }
 
-    /// A cell is gone with all that it ran.
+    /// Kills a cell with all that it runs.
     pub(super) fn kill_cell(&mut self, name: &str) {
         self.empty_cell(name);
         self.tasks.cell_lost(self.now, name);
         self.run();
     }
 
-    /// A cell's rep was started again: nothing is left of what it ran.
+    /// Restarts a cell's rep: nothing is left of what it ran.
     pub(super) fn renew_cell(&mut self, name: &str) {
         self.empty_cell(name);
         self.tasks.cell_renewed();
@@ -442,7 +442,7 @@ impl World {
         serde_json::from_slice(&self.values[id].1).unwrap()
     }
 
-    /// The ids of the attempts that were sent since the last call, without repeats.
+    /// Returns the ids of the attempts sent since the last call, without repeats.
     pub(super) fn attempts(&mut self) -> Vec<String> {
         let sent: BTreeSet<String> = self.starts.drain(..).map(|start| start.id).collect();
         sent.into_iter()
@@ -450,7 +450,7 @@ impl World {
             .collect()
     }
 
-    /// Something at random happens.
+    /// Causes a random fault.
     pub(super) fn fault(&mut self, random: &mut SplitMix64, cells_die: bool) {
         let mut draw = |n: u64| random.draw() % n;
         match draw(10) {
@@ -463,7 +463,7 @@ impl World {
                     self.renew_cell(&name);
                 }
             }
-            // the auctioneer ends, with what it knew
+            // the auctioneer ends and forgets everything
             1 => self.placed.clear(),
             2 => self.fates.push_back(Fate::Vanishes),
             3 => self.fates.push_back(Fate::Unanswered),

@@ -19,7 +19,7 @@ fn what_was_accepted_is_kept_while_the_bucket_does_not_answer() {
     // t2's end: 1, 2, 4, 8, 16 and then every 30 s
     assert!(world.writes - before < 30, "{}", world.writes - before);
     assert_eq!(world.tasks.count(), 2);
-    // what is new would wait in vain
+    // a new request would wait in vain
     let asked = world.writes;
     world.submit("t3", "");
     assert_eq!(world.replies.pop().unwrap().unwrap_err(), code::INTERNAL);
@@ -36,7 +36,7 @@ fn what_was_accepted_is_kept_while_the_bucket_does_not_answer() {
 fn what_another_manager_deleted_for_good_is_not_stored_without_end() {
     let mut world = World::new(1, 1);
     world.submit("t1", "");
-    // the bucket was emptied, and the watch shows nothing
+    // the bucket was emptied, and the watch does not show it
     world.values.clear();
     world.end_all(0);
     world.pass(55_000);
@@ -57,7 +57,7 @@ fn who_has_lost_the_lease_since_sends_nothing_that_it_stored() {
     world.pass(1_000);
     assert!(world.starts.is_empty());
     assert_eq!(world.stored("t1").phase, TaskPhase::Sent);
-    // back in office it does not know what others have done with it
+    // holding the lease again, it does not know what others have done with the task
     world.acts = true;
     world.tasks.gained(world.now);
     world.pass(crate::TASK_REPLY_MS + 2_000);
@@ -96,7 +96,7 @@ fn what_a_cell_says_is_cut_to_what_can_be_stored() {
     assert!(output.len() <= 10 * 1024 && output.len() > 10 * 1024 - 4);
     assert!(output.starts_with('é') && output.ends_with("éend"));
     assert!(stored.why.unwrap().len() < 1_024);
-    // and of what never began
+    // the same for a task that never began
     world.submit("t2", "");
     for _ in 0..=MAX_FAILURES {
         let (cell, id) = world.of("t2");
@@ -120,7 +120,7 @@ fn an_id_can_be_used_again_when_its_result_was_deleted() {
         world.store("t1", None);
         assert!(world.tasks.status("t1").is_none());
         if !marked {
-            // the server has removed what said that it was deleted
+            // the server has removed the deletion marker
             world.deleted.clear();
         }
         world.replies.clear();
@@ -156,7 +156,7 @@ fn two_writes_are_enough() {
     world.end_all(0);
     assert_eq!(world.state("t1"), TaskState::Succeeded);
     assert_eq!(world.writes, 2);
-    // what is stored later is found on the cell by then
+    // a task whose acceptance is stored later is found on the cell by then
     world.submit("t2", "");
     assert_eq!(world.stored("t2").phase, TaskPhase::Sent);
     world.next_manager();
@@ -168,7 +168,7 @@ fn two_writes_are_enough() {
     assert_eq!(world.stored("t2").phase, TaskPhase::Accepted);
 }
 
-/// The end of a task that has begun is being stored, and this manager does not act any more.
+/// Leaves the end of a task that has begun unstored, and has the manager stop acting.
 fn ends_and_leaves(world: &mut World) {
     world.submit("t1", "");
     world.pass(2_000);
@@ -183,7 +183,7 @@ fn ends_and_leaves(world: &mut World) {
 fn what_the_watch_has_shown_is_stored_whatever_is_answered() {
     let mut world = World::new(1, 1);
     ends_and_leaves(&mut world);
-    // the answer is lost
+    // the acknowledgement is lost
     world.failing.push_back(true);
     let end = world.held_writes.pop_front().unwrap();
     world.finish(end);
@@ -196,7 +196,7 @@ fn a_write_that_another_manager_came_before_changes_nothing() {
     let mut world = World::new(1, 1);
     ends_and_leaves(&mut world);
     let end = world.held_writes.pop_front().unwrap();
-    // who acts now has heard the end, too, and at another time by its clock
+    // the acting manager has heard the end too, at another time by its clock
     let mut record: crate::TaskRecord = serde_json::from_slice(end.2.as_ref().unwrap()).unwrap();
     record.end.as_mut().unwrap().ended_ms += 7;
     let value = serde_json::to_vec(&record).unwrap();

@@ -11,7 +11,7 @@ use crate::{
 
 impl Columnar<'_> {
     pub(super) fn strict_locality(&mut self, request: &Request) {
-        // without `strict` they are wishes, which the narrowing of the same name serves
+        // without `strict` they are preferences, which the narrowing of the same name handles
         if !request.strict || (request.near.is_empty() && request.far.is_empty()) {
             return;
         }
@@ -28,14 +28,15 @@ impl Columnar<'_> {
             Narrow::ZoneFewest => {
                 let counts = &view.session.app(group).zones;
                 let columns = &view.columns;
-                // a job's app may have run in zones that no cell left is in, so the fewest is taken of those left
+                // the app may have run in zones that no remaining cell is in, so the minimum is taken over the
+                // remaining ones
                 let count = |p: &u32| columns.zone(*p).map_or(0, |zone| counts[zone as usize]);
                 let fewest = scratch.alive.iter().map(count).min().unwrap_or(0);
                 keep(scratch, |p| count(p) == fewest);
             }
             Narrow::AppFewest => {
                 let holders = &view.session.app(group).holders;
-                // every count is 0: all would be kept
+                // every count is 0, so all cells would be kept
                 if holders.is_empty() {
                     return;
                 }
@@ -58,7 +59,7 @@ impl Columnar<'_> {
     fn nearby(&mut self, request: &Request) {
         let Self { view, scratch, .. } = self;
         if request.near.is_empty() && request.far.is_empty() {
-            // who names nothing to be near or far from is kept apart from the owner's other work
+            // a job with neither `near` nor `far` is kept apart from its owner's other work
             if let Some(owner) = &request.owner {
                 let holders = view.owner(owner);
                 if !holders.is_empty() {
@@ -74,7 +75,7 @@ impl Columnar<'_> {
         };
         if !request.far.is_empty() {
             let held = view.held(&request.far);
-            // away from the cells first, then from their racks: the second wish must not undo the first
+            // first away from the cells, then from their racks: the second preference must not undo the first
             keep_if_any(scratch, |p| held[*p as usize] == 0);
             let racks = view.racks_of(&held);
             keep_if_any(scratch, |p| !in_rack(*p, &racks));

@@ -1,16 +1,16 @@
 //! Slots in the order of a number that each has.
 
-/// The number of a slot that stands nowhere.
+/// The number of a slot that is not in the order.
 const NOWHERE: i64 = i64::MIN;
-/// So many slots are moved one by one; more are sorted and merged in.
+/// Up to this many slots are moved one by one; more are sorted and merged in.
 const FEW: usize = 4;
 
-/// Slots by a number, lowest first, equal ones by slot. Whose number changed is only marked; it
-/// finds its place when somebody next asks for the order. Until somebody first asks there is none.
+/// Slots ordered by a number, lowest first, equal ones by slot. A slot whose number has changed is only marked; it is
+/// moved when the order is next needed. Until the order is first needed, there is none.
 #[derive(Clone, Debug, Default)]
 pub(in crate::fast) struct Places {
     order: Vec<(i64, u32)>,
-    /// By slot: the number it stands at, or [`NOWHERE`].
+    /// By slot: the number by which it is in the order, or [`NOWHERE`].
     seated: Vec<i64>,
     dirty: Vec<u32>,
     is_dirty: Vec<bool>,
@@ -18,7 +18,7 @@ pub(in crate::fast) struct Places {
 }
 
 impl Places {
-    /// The slot's number may have changed.
+    /// Marks a slot whose number may have changed.
     pub(super) fn touch(&mut self, slot: u32) {
         let at = slot as usize;
         if !self.is_asked_for {
@@ -33,13 +33,14 @@ impl Places {
         }
     }
 
-    /// Seats every marked slot; `number` gives the number of a slot, none where it has none.
+    /// Moves every marked slot; `number` returns the number of a slot, none if it has none.
     pub(super) fn settle(&mut self, slots: usize, number: impl Fn(u32) -> Option<i64>) {
         if !self.is_asked_for {
             self.is_asked_for = true;
             (0..).take(slots).for_each(|slot| self.touch(slot));
         }
-        // each move shifts all between the old and the new place; from a few on one pass over all is less
+        // each move shifts everything between the old and the new place; for more than a few, one pass over all is
+        // cheaper
         if self.dirty.len() > FEW {
             self.settle_many(number);
             return;
@@ -80,7 +81,7 @@ impl Places {
             is_dirty,
             ..
         } = self;
-        // all dirty ones leave, then come back: an entry is never looked for by a number that it no longer has
+        // all dirty ones leave and then come back, so no entry is searched by a number that it no longer has
         order.retain(|(_, slot)| !is_dirty[*slot as usize]);
         let mut come = Vec::with_capacity(dirty.len());
         for slot in dirty.drain(..) {
@@ -92,7 +93,7 @@ impl Places {
             }
         }
         come.sort_unstable();
-        // merged from the back, so that nobody is moved twice
+        // merged from the back, so that no entry is moved twice
         let mut left = order.len();
         order.resize(left + come.len(), (0, 0));
         for end in (0..order.len()).rev() {
@@ -109,7 +110,7 @@ impl Places {
         }
     }
 
-    /// Number and slot, the lowest number first, as of the last [`Places::settle`].
+    /// Returns numbers and slots, the lowest number first, as of the last [`Places::settle`].
     pub(in crate::fast) fn order(&self) -> &[(i64, u32)] {
         &self.order
     }
@@ -119,7 +120,7 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// Whatever changes between two looks, few or many, the order is that of a fresh sort.
+    /// Whatever changes between two reads, few or many, the order is that of a fresh sort.
     #[test]
     fn an_order_kept_is_an_order_made_anew() {
         let mut numbers: Vec<Option<i64>> =

@@ -6,27 +6,28 @@ use super::{
 };
 use crate::tie::{self, Point};
 
-/// So many lots are compared together: with more, nearly every group has one that is wanted.
+/// How many lots are compared together: with more, nearly every group contains a wanted one.
 const EIGHT: usize = 8;
 
 impl HalvesPlan<'_> {
-    /// Of `n` finalists the `k`-th in the order of their lots after the point.
+    /// Returns the `k`-th of `n` finalists in the order of their lots after the point.
     ///
-    /// Lots are spread evenly, so the `k`-th lies close to `k / n` of the circle. One pass counts how
-    /// many lie below there; what the count is off by says where to look for the one wanted, in a
-    /// narrow band that a second pass collects. Should the band miss it, the next one is everything.
+    /// Lots are spread evenly, so the `k`-th lies close to `k / n` of the circle. One pass counts how many lie below
+    /// that; the difference tells where to look for the wanted one, in a narrow band that a second pass collects.
+    /// Should the band miss it, the next band is the whole circle.
     pub(super) fn kth_by_lot(&mut self, k: usize, n: usize, point: Point) -> Option<u32> {
         let guess = place(k as f64 / n as f64);
         let below = self.count_below(guess, high(point.0));
         let off = k as f64 - below as f64;
-        // how many lie in a stretch of the circle varies by about the root of their number: three times that nearly always suffices
+        // the number of lots in a section of the circle varies by about its square root: three times that nearly always
+        // suffices
         let margin = 3.0 * off.abs().sqrt() + 4.0;
         let from = place((k as f64 + off.min(0.0) - margin) / n as f64);
         let to = place((k as f64 + off.max(0.0) + margin) / n as f64);
         for (from, to) in [(from, to), (0, u32::MAX)] {
             self.collect_band(from, to, point);
             let band = &mut self.scratch.band;
-            // the band holds the guess: what it has below that was counted too
+            // the band may include lots below the guess, which were counted too
             let inside = band
                 .iter()
                 .filter(|(distance, _)| high(*distance) < guess)
@@ -40,7 +41,7 @@ impl HalvesPlan<'_> {
         None
     }
 
-    /// How many finalists lie less than this far after the point.
+    /// Returns how many finalists lie less than this far after the point.
     fn count_below(&self, limit: u32, point: u32) -> usize {
         let scratch = &self.scratch;
         let lots = self.session.lots;
@@ -48,7 +49,7 @@ impl HalvesPlan<'_> {
         let mut count = 0_usize;
         for run in &scratch.runs {
             for (_, lots) in self.index.lists[run.list as usize].from(run.from) {
-                // a chunk is short: a count of 32 bits, which the compiler makes wide steps of
+                // a chunk is short, so a 32-bit count suffices, which the compiler can vectorise
                 let inside: u32 = lots.iter().map(|lot| u32::from(near(*lot))).sum();
                 count += inside as usize;
             }
@@ -58,7 +59,7 @@ impl HalvesPlan<'_> {
         count - scratch.skipped.iter().filter(is_near).count()
     }
 
-    /// The finalists from one distance after the point to another, both included.
+    /// Collects the finalists from one distance after the point to another, both inclusive.
     fn collect_band(&mut self, from: u32, to: u32, point: Point) {
         let Self {
             index,
@@ -84,7 +85,7 @@ impl HalvesPlan<'_> {
         };
         for run in &scratch.runs {
             for (cells, lots) in index.lists[run.list as usize].from(run.from) {
-                // most are outside: eight are compared together, which takes few wide steps
+                // most are outside: eight are compared together, in a few vector instructions
                 let (eights, rest) = lots.as_chunks::<EIGHT>();
                 for (eight, at) in eights.iter().zip((0..).step_by(EIGHT)) {
                     if eight.iter().fold(false, |any, lot| any | inside(*lot)) {
@@ -103,7 +104,7 @@ impl HalvesPlan<'_> {
     }
 }
 
-/// A share of the circle, as the high half of a distance.
+/// Converts a share of the circle to the high half of a distance.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped to the circle
 fn place(share: f64) -> u32 {
     (share * f64::from(u32::MAX)).clamp(0.0, f64::from(u32::MAX)) as u32

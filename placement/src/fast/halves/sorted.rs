@@ -6,23 +6,23 @@ use crate::{
     tie,
 };
 
-/// A chunk is cut in two when it has grown to this.
+/// The length at which a chunk is split.
 const CHUNK: usize = 128;
 
-/// A cell in its place.
+/// A cell in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) memory: i64,
     pub(super) slot: u32,
-    /// Of the cell's name.
+    /// The hash of the cell's name.
     pub(super) hash: u64,
-    /// What a cell with memory lacks most often.
+    /// The disk, which cells with enough memory lack most often.
     pub(super) disk: i64,
 }
 
 impl Entry {
     fn key(&self) -> (i64, u32) {
-        // the slot makes it unique, so that a cell is found again among its equals
+        // the slot makes it unique, so that a cell can be found among its equals
         (self.memory, self.slot)
     }
 }
@@ -32,7 +32,7 @@ pub(super) struct Chunk {
     pub(super) cells: Vec<Entry>,
     /// The high half of each cell's lot, for the auction of the last [`Sorted::draw_lots`].
     pub(super) lots: Vec<u32>,
-    /// No cell has less than this of anything but memory; perhaps none has so little.
+    /// A lower bound of the amounts of its cells, except memory; it may be too low.
     pub(super) least: Amounts,
 }
 
@@ -40,13 +40,13 @@ pub(super) struct Chunk {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sorted {
     pub(super) chunks: Vec<Chunk>,
-    /// By chunk: how many cells stand before it.
+    /// By chunk: how many cells precede it.
     starts: Vec<usize>,
     len: usize,
     auction: Option<tie::Lots>,
 }
 
-/// The high half of a lot, a point or a distance.
+/// Returns the high half of a lot, a point or a distance.
 #[allow(clippy::cast_possible_truncation)] // the high half fits
 pub(super) fn high(lot: u64) -> u32 {
     (lot >> 32) as u32
@@ -57,14 +57,14 @@ pub(super) fn high(lot: u64) -> u32 {
 pub(super) struct Spot {
     pub(super) chunk: usize,
     pub(super) within: usize,
-    /// How many cells stand before it.
+    /// How many cells precede it.
     pub(super) rank: usize,
 }
 
-/// The least that there can be: nothing is known to have less.
+/// The starting value of a minimum: everything unlimited.
 pub(super) const PLENTY: Amounts = Amounts::all(Amounts::UNLIMITED);
 
-/// The lower of each amount but memory, by which the cells are sorted.
+/// Returns the lower of each amount, except memory, by which the cells are sorted.
 pub(super) fn lower(a: Amounts, b: Amounts) -> Amounts {
     let mut lower = a.lower(b);
     lower[Resource::Memory] = Amounts::UNLIMITED;
@@ -90,7 +90,7 @@ impl Sorted {
             .map(|e| e.memory)
     }
 
-    /// Before the first cell with at least this memory.
+    /// Returns the spot before the first cell with at least this memory.
     pub(super) fn at_least(&self, memory: i64) -> Spot {
         self.seek((memory, 0))
     }
@@ -134,10 +134,10 @@ impl Sorted {
             .map_or(0, |lots| high(lots.of_cell(entry.hash).0));
         chunk.cells.insert(spot.within, entry);
         chunk.lots.insert(spot.within, lot);
-        // it is not raised when a cell goes: that would need a look at all; `skip_misfits` learns it anew
+        // not raised when a cell leaves, which would need a look at all of them; `skip_misfits` recomputes it
         chunk.least = lower(chunk.least, row.free);
         self.len += 1;
-        // there are few chunks, and ranks are asked for far more often than cells move
+        // there are few chunks, and ranks are read far more often than cells move
         for start in &mut self.starts[spot.chunk + 1..] {
             *start += 1;
         }
@@ -170,7 +170,7 @@ impl Sorted {
         }
         let entry = chunk.cells.remove(spot.within);
         chunk.lots.remove(spot.within);
-        // small chunks are not joined: a plan's debits are taken back, and the cells return
+        // small chunks are not merged: a plan's debits are reverted, and the cells return
         let empty = chunk.cells.is_empty();
         self.len -= 1;
         for start in &mut self.starts[spot.chunk + 1..] {
@@ -183,7 +183,7 @@ impl Sorted {
         Some(entry)
     }
 
-    /// Gives every cell its lot of this auction.
+    /// Gives every cell its lot for this auction.
     pub(super) fn draw_lots(&mut self, lots: tie::Lots) {
         if self.auction == Some(lots) {
             return;
@@ -197,7 +197,7 @@ impl Sorted {
         }
     }
 
-    /// The cells from a spot on and their lots, chunk by chunk.
+    /// Returns the cells from a spot on with their lots, chunk by chunk.
     pub(super) fn from(&self, spot: Spot) -> impl Iterator<Item = (&[Entry], &[u32])> {
         let chunks = self.chunks.get(spot.chunk..).unwrap_or_default();
         chunks.iter().enumerate().map(move |(i, chunk)| {

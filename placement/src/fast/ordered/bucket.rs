@@ -1,12 +1,12 @@
-//! Cells that cost exactly the same, and which of them a job's lot falls to.
+//! Cells that cost exactly the same, and which of them a job's lot selects.
 
 use std::collections::BTreeSet;
 
 use crate::tie;
 
-/// Below this many cells looking at each is faster than keeping them sorted.
+/// Below this size, looking at each cell is faster than keeping them sorted.
 const SMALL: usize = 48;
-/// After so many looks at a large bucket in one auction it gets sorted by lot.
+/// After this many looks at a large bucket within one auction, it is sorted by lot.
 const LOOKS: u32 = 6;
 
 /// Cells of one class that cost exactly the same.
@@ -14,7 +14,7 @@ const LOOKS: u32 = 6;
 pub(super) struct Bucket {
     /// Name hash and slot.
     cells: Vec<(u64, u32)>,
-    /// The same by lot, once it pays.
+    /// The same cells by lot, once that pays off.
     sorted: Option<Box<Sorted>>,
     looks: u32,
 }
@@ -36,7 +36,7 @@ impl Bucket {
         u32::try_from(self.cells.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Removes the cell at a position; returns the slot that stands there now.
+    /// Removes the cell at a position; returns the slot that takes this position.
     pub(super) fn swap_remove(&mut self, spot: u32) -> Option<u32> {
         let (hash, slot) = self.cells.swap_remove(spot as usize);
         if let Some(sorted) = &mut self.sorted {
@@ -57,7 +57,7 @@ impl Bucket {
         self.slots().any(wanted)
     }
 
-    /// The wanted cell whose lot comes first after the point: distance and slot.
+    /// Returns the distance and slot of the wanted cell whose lot comes first after the point.
     pub(super) fn nearest(
         &mut self,
         lots: tie::Lots,
@@ -70,7 +70,7 @@ impl Bucket {
                 .as_ref()
                 .is_some_and(|sorted| sorted.lots != lots)
             {
-                // lots are of one auction: the next one draws others
+                // lots belong to one auction: the next one draws others
                 self.sorted = None;
                 self.looks = 0;
             }
@@ -86,7 +86,7 @@ impl Bucket {
                 let free = |(_, slot): &&(tie::Lot, u32)| wanted(*slot);
                 let first = (point.first_lot(), 0);
                 let after = sorted.set.range(first..).find(free);
-                // round the circle: rarely needed
+                // wraps around the circle: rarely needed
                 let found = after.or_else(|| sorted.set.range(..first).find(free));
                 found.map(|(lot, slot)| (tie::distance(*lot, point), *slot))
             }
@@ -94,13 +94,13 @@ impl Bucket {
                 let (mut best, mut least) = (None, u64::MAX);
                 for (hash, slot) in &self.cells {
                     let distance = tie::distance(lots.of_cell(*hash), point);
-                    // nearly every cell is further away than the best, which this alone shows: in a large bucket it
-                    // saves a third of the time
+                    // nearly every cell is further away than the best, which this check alone shows: in a large bucket
+                    // it saves a third of the time
                     if distance > least {
                         continue;
                     }
                     let cell = (distance, *slot);
-                    // whether it is wanted is far away in memory: few are asked
+                    // whether it is wanted is far away in memory, so few are checked
                     if best.is_none_or(|best| cell < best) && wanted(*slot) {
                         (best, least) = (Some(cell), distance);
                     }

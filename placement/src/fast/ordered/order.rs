@@ -1,4 +1,4 @@
-//! The order itself: keys, one list of buckets for each class, and the cost by the plain formula.
+//! The order itself: keys, a list of buckets per class, and the cost by the plain formula.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -9,13 +9,13 @@ use crate::{
     resources::{Amounts, Resource, used_after},
 };
 
-/// Everything that the cost of a cell depends on, the approximate cost first. Cells with one key
-/// cost the same, to the last bit.
+/// Everything that the cost of a cell depends on, the approximate cost first. Cells with the same key cost the same, to
+/// the last bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) base: u64,
-    // one by one and without cpu, which no cost looks at: keys are compared all the time, and an array's
-    // comparison is a loop
+    // separate fields, and without cpu, which no cost uses: keys are compared all the time, and comparing an array is a
+    // loop
     pub(super) memory: i64,
     pub(super) disk: i64,
     pub(super) containers: i64,
@@ -24,12 +24,12 @@ pub(super) struct Key {
     pub(super) place: u32,
 }
 
-/// A float as an integer of the same order.
+/// Converts a float to an integer of the same order.
 pub(super) fn ordered_bits(x: f64) -> u64 {
-    // plus 0.0: it makes -0.0, which is equal to 0.0 but has other bits, the same key
+    // plus 0.0: gives -0.0, which is equal to 0.0 but has other bits, the same key
     let bits = (x + 0.0).to_bits();
     if bits >> 63 == 1 {
-        // of negative floats the greater bits are the lower number
+        // for negative floats, greater bits mean a lower number
         !bits
     } else {
         bits | 1 << 63
@@ -45,7 +45,7 @@ pub(super) fn from_ordered_bits(bits: u64) -> f64 {
 }
 
 impl Key {
-    /// A row with this key. Its cpu is unlimited: a cell's own is looked at where it matters.
+    /// Returns a row with this key. Its cpu is unlimited: a cell's own is checked where it matters.
     pub(super) fn row(&self) -> Row {
         let free = |resource| match resource {
             Resource::Memory => self.memory,
@@ -76,18 +76,18 @@ pub(super) struct Order {
     pub(super) is_dirty: Vec<bool>,
 }
 
-/// Not in any bucket.
+/// The position of a slot that is not in any bucket.
 pub(super) const NO_POSITION: u32 = u32::MAX;
 
-/// One class's cells in order, apart by how much memory is free: a cell without room for a job is
-/// mostly not even met.
+/// The cells of one class in order, separated by free memory, so that most cells without room for a job are never
+/// visited.
 #[derive(Clone, Debug, Default)]
 pub(super) struct List {
     /// By [`tier`].
     pub(super) tiers: Vec<Tier>,
 }
 
-/// Cells with so much free memory, within a factor of two.
+/// Cells whose free memory is within the same factor of two.
 #[derive(Clone, Debug)]
 pub(super) struct Tier {
     pub(super) buckets: BTreeMap<Key, Bucket>,
@@ -104,13 +104,13 @@ impl Default for Tier {
     }
 }
 
-/// 0 for no free memory, else one more than its base-2 logarithm.
+/// Returns 0 for no free memory, else one more than its base-2 logarithm.
 pub(super) fn tier(memory: i64) -> usize {
     (i64::BITS - memory.max(0).leading_zeros()) as usize
 }
 
 impl List {
-    /// The bucket of a key, if any cell is in it.
+    /// Returns the bucket of a key, if any cell is in it.
     pub(super) fn bucket(&self, key: &Key) -> Option<&Bucket> {
         self.tiers
             .get(tier(key.memory))
@@ -125,7 +125,7 @@ impl List {
 }
 
 impl Order {
-    /// The slot's row changed.
+    /// Marks a slot whose row has changed.
     pub(super) fn mark_dirty(&mut self, slot: u32) {
         let at = slot as usize;
         if self.is_dirty.len() <= at {
@@ -150,7 +150,7 @@ impl Order {
             self.positions.resize(at + 1, NO_POSITION);
             self.keys.resize(at + 1, Key::default());
         }
-        // an advertisement mostly repeats what is known, and cpu is in no key
+        // most advertisements repeat what is known, and cpu is not part of the key
         let key = self.key(class, row, place);
         if self.positions[at] != NO_POSITION && key == Some(self.keys[at]) {
             return;
@@ -174,7 +174,7 @@ impl Order {
         self.keys[at] = key;
     }
 
-    /// Takes the cell from where it stands, if it stands anywhere.
+    /// Takes the cell out of its bucket, if it is in one.
     pub(super) fn take_out(&mut self, slot: u32, class_id: u32) {
         let at = slot as usize;
         let spot = match self.positions.get_mut(at) {
@@ -184,19 +184,19 @@ impl Order {
         if spot == NO_POSITION {
             return;
         }
-        // the key that it was put there by: its row is another by now
+        // the key under which it was inserted: its row has changed since
         let key = self.keys[at];
         let list = &mut self.lists[class_id as usize].tiers[tier(key.memory)];
         let Entry::Occupied(mut bucket) = list.buckets.entry(key) else {
             return;
         };
-        // the last of the bucket fills the gap
+        // the last one of the bucket fills the gap
         if let Some(moved) = bucket.get_mut().swap_remove(spot) {
             self.positions[moved as usize] = spot;
         }
         if bucket.get().is_empty() {
             bucket.remove();
-            // kept beside the map: the search reads it of every tier, and the map of few
+            // stored next to the map: the search reads it for every tier, but few of the maps
             if from_ordered_bits(key.base) <= list.lowest {
                 let first = list.buckets.first_key_value();
                 list.lowest = first.map_or(f64::INFINITY, |(key, _)| from_ordered_bits(key.base));
@@ -204,7 +204,7 @@ impl Order {
         }
     }
 
-    /// None where the cost is not a number: such a cell never wins.
+    /// Returns the key; none if the cost is not a number, because such a cell never wins.
     pub(super) fn key(&self, class: &Class, row: &Row, place: u32) -> Option<Key> {
         let mut key = Key {
             memory: row.free[Resource::Memory],
@@ -221,13 +221,13 @@ impl Order {
                         key.starting = row.starting;
                         f64::from(row.starting)
                     }
-                    // the few holders are costed one by one
+                    // the few holders are evaluated one by one
                     Part::AppInstances => continue,
                     Part::Tasks => {
                         key.tasks = row.tasks;
                         f64::from(row.tasks)
                     }
-                    // cells that differ in nothing that counts share a bucket
+                    // cells that only differ in what has no weight share a bucket
                     Part::Place if *weight == 0.0 => continue,
                     Part::Place => {
                         key.place = place;
@@ -239,9 +239,9 @@ impl Order {
         base.is_finite().then_some(key)
     }
 
-    /// The job's part of the cost in a class.
+    /// Returns the job's part of the cost in a class.
     pub(super) fn part(&self, class: &Class, request: &Request) -> f64 {
-        // what the job adds to an empty cell is what it adds to any
+        // what the job adds to an empty cell is what it adds to any cell
         let resources = used_after(&class.total, &request.amounts(), &class.total);
         let weights = self
             .terms
@@ -250,7 +250,7 @@ impl Order {
         weights.map(|(_, weight)| weight * resources).sum()
     }
 
-    /// The cost by the plain formula, term by term.
+    /// Returns the cost by the plain formula, term by term.
     pub(super) fn cost(
         &self,
         class: &Class,

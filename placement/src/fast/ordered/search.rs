@@ -1,4 +1,4 @@
-//! The search for the cheapest: what the index proposes, costed again by the plain formula.
+//! The search for the cheapest: what the index proposes, computed again by the plain formula.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::{
     tie,
 };
 
-/// A bucket, or a single cell that holds the app already, that may be the cheapest.
+/// A bucket, or a single cell that already holds the app, that may be the cheapest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     class: u32,
@@ -32,7 +32,7 @@ enum CandidateCells {
 }
 
 impl OrderedPlan<'_> {
-    /// Fills `candidates` with what may be the cheapest of these zones.
+    /// Fills `candidates` with what may be the cheapest in these zones.
     pub(super) fn search(
         &mut self,
         zones: Range<usize>,
@@ -55,7 +55,7 @@ impl OrderedPlan<'_> {
         let job_costs = job_costs.by_class(group);
         let free = Free::new(session, need, request, group);
         let lists = &index.orders[order].lists;
-        // a tier below has no cell with room; this one may have some without
+        // lower tiers have no cell with room; this one may have some cells without
         let least = tier(need.amounts[Resource::Memory]);
         for zone in ranked.numbers(zones.clone()) {
             for class in &index.members.classes.of_zone[zone as usize] {
@@ -71,12 +71,12 @@ impl OrderedPlan<'_> {
             }
         }
         let mut best = f64::INFINITY;
-        // mostly one or two lists are looked into: no need to sort the rest
+        // usually one or two lists are searched, so the rest need not be sorted
         while let Some(next) =
             (0..cheapest.len()).min_by(|a, b| cheapest[*a].0.total_cmp(&cheapest[*b].0))
         {
             let (lowest, class, at) = cheapest.swap_remove(next);
-            // min: there is no sum with infinity, which is the best so far before the first is found
+            // `min`, because `best` is infinite until the first is found, and infinity cannot be added to
             if lowest > best + near(best.min(f64::MAX)) {
                 break;
             }
@@ -86,7 +86,7 @@ impl OrderedPlan<'_> {
                 if cost > best + near(best.min(f64::MAX)) {
                     break;
                 }
-                // what the key does not say is asked cell by cell, of buckets that would win only
+                // what the key does not tell is checked cell by cell, but only in buckets that would win
                 if need.fits(&key.row()) && (free.is_any() || bucket.any(&|slot| free.is(slot))) {
                     best = best.min(cost);
                     candidates.push(Candidate {
@@ -102,7 +102,7 @@ impl OrderedPlan<'_> {
         self.add_holders(zones, request, group, need);
     }
 
-    /// Adds the cells of these zones that hold the app already, one by one: their cost is their own.
+    /// Adds the cells of these zones that already hold the app one by one, because each has its own cost.
     fn add_holders(
         &mut self,
         zones: Range<usize>,
@@ -118,7 +118,7 @@ impl OrderedPlan<'_> {
             let zone = index.members.classes.get(class).zone;
             let inside = job_costs[class as usize].is_some()
                 && self.zones.numbers(zones.clone()).any(|z| z == zone);
-            // at any cost: there are few, and the exact one is worked out next
+            // with any cost: there are few, and the exact cost is computed next
             if inside && self.session.fits(*slot, need, request) {
                 self.candidates.push(Candidate {
                     class,
@@ -129,7 +129,7 @@ impl OrderedPlan<'_> {
         }
     }
 
-    /// Works the candidates out exactly and keeps the cheapest; returns their cost.
+    /// Computes the candidates' exact costs and keeps the cheapest; returns their cost.
     pub(super) fn keep_cheapest(
         &mut self,
         order: usize,
@@ -155,7 +155,7 @@ impl OrderedPlan<'_> {
             };
             let class = index.members.classes.get(candidate.class);
             candidate.cost = index.orders[order].cost(class, &row, place, count, &wanted);
-            // a total of 0 gives infinity, which must not be the best
+            // a total of 0 gives infinity, which must not become the best
             if candidate.cost.is_finite() {
                 best = best.min(candidate.cost);
             }
@@ -165,7 +165,7 @@ impl OrderedPlan<'_> {
         best
     }
 
-    /// All cells of the candidates that are left.
+    /// Returns all cells of the remaining candidates.
     pub(super) fn finalists(&self, order: usize, request: &Request, need: &Need) -> Vec<u32> {
         let mut slots = Vec::new();
         for candidate in &self.candidates {
@@ -184,7 +184,7 @@ impl OrderedPlan<'_> {
         self.session.by_name(slots)
     }
 
-    /// Of the candidates that are left the cell whose lot comes first.
+    /// Returns the cell of the remaining candidates whose lot comes first.
     pub(super) fn nearest(
         &mut self,
         order: usize,
@@ -216,7 +216,7 @@ impl OrderedPlan<'_> {
                 }
             };
             let Some(found) = found else { continue };
-            // two names may have one hash; the plain engine takes the first by name then
+            // two names may have the same hash; the plain engine then takes the first by name
             let closer = best.is_none_or(|best| {
                 let by_name =
                     || session.parts.names[found.1 as usize] < session.parts.names[best.1 as usize];
@@ -230,14 +230,14 @@ impl OrderedPlan<'_> {
     }
 }
 
-/// Which cells of a bucket whose key fits a job may have it.
+/// Determines which cells of a bucket whose key fits a job may get it.
 struct Free<'s, 'a> {
     session: &'s Session<'a>,
     need: &'s Need,
     request: &'s Request,
-    /// Some cells hold the app, and are looked at one by one.
+    /// Whether to skip marked cells, which hold the app and are evaluated one by one.
     but_marked: bool,
-    /// The key does not say it all.
+    /// Whether the key does not tell everything.
     by_row: bool,
 }
 
@@ -257,7 +257,7 @@ impl<'s, 'a> Free<'s, 'a> {
         }
     }
 
-    /// Whether every cell is.
+    /// Returns whether every cell may get it.
     fn is_any(&self) -> bool {
         !self.but_marked && !self.by_row
     }

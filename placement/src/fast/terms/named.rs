@@ -1,4 +1,4 @@
-//! Terms of resources by name, cell by cell: no column has devices or named resources.
+//! Terms of resources by name, cell by cell, because columns contain neither devices nor named resources.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     resource_name::{ResourceName, mean_used},
 };
 
-/// The score of each survivor's gradient.
+/// Computes the score of each survivor's gradient.
 pub(super) fn gradients(
     around: &mut Around<'_, '_>,
     fragments: &Fragments,
@@ -47,7 +47,7 @@ pub(super) fn gradients(
     }
 }
 
-/// The used shares of each survivor.
+/// Computes the used shares of each survivor.
 pub(super) fn used(
     around: &mut Around<'_, '_>,
     of: &Arc<[ResourceName]>,
@@ -68,8 +68,8 @@ pub(super) fn used(
     }));
 }
 
-/// A column of each amount of a resource that the program reads, by slot; none if it reads no such amount. They are made
-/// for each job, as debits change them: a policy that names no resource pays nothing for it.
+/// Returns a column, by slot, of each amount of a resource that the program reads; none if it reads no such amount.
+/// They are made for each job, because debits change them: a policy that names no resource pays nothing for this.
 pub(super) fn amount_columns(
     around: &Around<'_, '_>,
     program: &objective::Program,

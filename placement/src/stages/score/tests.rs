@@ -4,7 +4,7 @@ use crate::{Cell, Explain, PlanContext, Policy, Pool, Rating, Request, Resources
 /// 2026-06-01.
 const NOW_MS: i64 = 1_780_272_000_000;
 
-/// The term and the whole rating of each of the cells under one score stage.
+/// Returns the term and the whole rating of each of the cells under one score stage.
 fn rated(stage: &str, combine: &str, cells: &[&dyn Fn(&mut Cell)]) -> Vec<(f64, f64)> {
     let text = format!(
         "name = \"t\"\ncombine = \"{combine}\"\n[[stage]]\n{stage}\n\
@@ -63,7 +63,7 @@ fn counts_are_taken_as_they_are() {
     }
 }
 
-/// The fewest of the owner are the best, unless the weight turns it round.
+/// The fewest instances of the owner are the best, unless the weight reverses that.
 #[test]
 fn owners_by_rank_ratio_and_count() {
     let holding = |n: u32| {
@@ -122,7 +122,7 @@ fn chance_ranks_every_cell_once() {
     assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)));
 }
 
-/// A term is raised to its weight, and the best of the products is 1.
+/// A term is raised to its weight, and the best product is 1.
 #[test]
 fn a_product_is_scaled_to_its_best() {
     let free = |mb: i64| move |cell: &mut Cell| cell.available.memory_mb = mb;

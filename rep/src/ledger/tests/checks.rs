@@ -24,7 +24,7 @@ fn with(health: Option<HealthCheck>, ready: Option<HealthCheck>) -> Work {
     }
 }
 
-/// A ledger whose only instance has a process since 100.
+/// Creates a ledger whose only instance has had a process since 100.
 fn begun(work: Work) -> Ledger {
     let mut ledger = ledger();
     ledger.start(0, &start(vec![work]));
@@ -97,7 +97,7 @@ fn an_instance_that_is_not_healthy_in_time_has_failed() {
     let mut ledger = begun(with(Some(http()), None));
     summary(&mut ledger);
     fails(&mut ledger, 200, CheckOf::Health);
-    // the time begins with the start
+    // its start time limit counts from the start
     ledger.tick(59_999);
     assert_eq!(state_of(&ledger, 59_999, 1), InstanceState::Starting);
     ledger.tick(60_000);
@@ -105,7 +105,7 @@ fn an_instance_that_is_not_healthy_in_time_has_failed() {
     assert_eq!(state_of(&ledger, 60_000, 1), InstanceState::Restarting);
     assert_eq!(ledger.cell().counts.starting, 0);
     assert_eq!(ledger.next_ms(), None, "nothing is checked any more");
-    // whatever it says when it is told to end
+    // however it exits when it is told to end
     ledger.report(60_500, ends(1, 0, 0));
     assert_eq!(
         summary(&mut ledger),
@@ -118,7 +118,7 @@ fn an_instance_that_is_not_healthy_in_time_has_failed() {
         (found.exit_code, found.state),
         (None, InstanceState::Starting)
     );
-    // each start has the whole time
+    // each start gets the full time
     exists(&mut ledger, 60_600, 1);
     summary(&mut ledger);
     passes(&mut ledger, 120_499, CheckOf::Health);
@@ -158,7 +158,7 @@ fn failures_in_a_row_end_what_runs() {
     );
 }
 
-/// How long the instance had run, by the first event of a crash.
+/// Returns how long the instance had run, according to the first event of a crash.
 fn last_ran(ledger: &mut Ledger) -> Option<u128> {
     let actions = ledger.take_actions();
     let crashed = actions.iter().find_map(|action| match action {

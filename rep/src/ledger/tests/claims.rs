@@ -1,4 +1,4 @@
-//! An instance that was sent here for a claim, and runs elsewhere for a lower one.
+//! An instance that was sent here with one claim, and runs elsewhere under a lower one.
 
 use super::*;
 

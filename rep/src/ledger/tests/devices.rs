@@ -1,4 +1,4 @@
-//! Which devices a cell gives, and when it refuses them.
+//! Which devices a cell provides, and when it refuses them.
 
 use placement::{DeviceSet, DeviceShare};
 
@@ -40,7 +40,7 @@ fn a_device_is_given_until_it_is_full_and_is_free_again_when_its_instance_ends()
     assert_eq!(free(&ledger), [0, 0]);
     let shown = ledger.find_instances(0, &Instances::default());
     assert_eq!(shown[1].devices["gpu"].numbers, [0, 1]);
-    // a repeat keeps what it has, whatever it says now
+    // a repeat keeps the devices that it has, whichever it names now
     let repeat = start(vec![on(1, 600, &[1])]);
     assert_eq!(answers(&mut ledger, 0, &repeat), ["+"]);
     assert_eq!(free(&ledger), [0, 0]);

@@ -1,4 +1,4 @@
-//! Out of service and back.
+//! Taking a cell out of service and back.
 
 use shared::RequestId;
 
@@ -32,7 +32,7 @@ fn a_drained_cell_exits_only_if_it_was_told_to() {
         assert!(!ledger.may_exit());
         ledger.report(10, ends(1, 0, 143));
         assert_eq!((ledger.is_drained(), ledger.may_exit()), (true, exits));
-        // a later drain decides it
+        // the later drain decides
         ledger.drain(20, 0, !exits);
         assert_eq!(ledger.may_exit(), !exits);
     }
@@ -57,8 +57,11 @@ fn a_cordoned_cell_keeps_what_runs_and_takes_nothing() {
     assert_eq!(ledger.next_ms(), None);
     ledger.report(2, ends(1, 0, 0));
     assert!(!ledger.is_drained() && !ledger.may_exit());
+    let before = ledger.seq();
     assert_eq!(ledger.uncordon(), Some(true));
+    assert_eq!(ledger.seq(), before + 1);
     assert_eq!(ledger.uncordon(), Some(false));
+    assert_eq!(ledger.seq(), before + 1);
     let cell = ledger.cell();
     assert!(!cell.evacuating && !cell.cordoned);
     assert_eq!(answers(&mut ledger, 3, &start(vec![work(2, "a")])), ["+"]);

@@ -1,4 +1,4 @@
-//! What a ledger reports of itself and of its instances.
+//! What a ledger reports about itself and its instances.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn repeats_later_in_a_message_count_one_by_one() {
     let mut ledger = ledger();
     let held: Vec<Work> = (1..=3).map(|id| work(id, "a")).collect();
     answers(&mut ledger, 0, &start(held.clone()));
-    // after two repeats one is still to come, so the auctioneer believed two
+    // after two repeats one is still to come, so the auctioneer assumed two
     let message = vec![
         held[0].clone(),
         held[1].clone(),
@@ -85,7 +85,7 @@ fn repeats_later_in_a_message_count_one_by_one() {
         held[2].clone(),
     ];
     assert_eq!(answers(&mut ledger, 1, &start(message)), ["+"; 4]);
-    // with none to come, all three must have been known
+    // with none to come, it must have known all three
     let message = vec![held[0].clone(), held[1].clone(), held[2].clone()];
     let message = [message, vec![believing(3, work(5, "a"))]].concat();
     assert_eq!(answers(&mut ledger, 2, &start(message))[3], reason::CHANGED);

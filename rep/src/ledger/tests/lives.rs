@@ -1,4 +1,4 @@
-//! What becomes of instances that were accepted.
+//! The lives of accepted instances.
 
 use super::*;
 
@@ -133,7 +133,8 @@ fn the_end_of_a_managers_task_is_told_with_whether_its_command_ran() {
     }
 }
 
-/// The last event but for a restart: its kind, how long the instance ran in milliseconds, and whether it is final.
+/// Returns the last event that is not about a restart: its kind, how long the instance ran in milliseconds, and whether
+/// it is final.
 fn last_event(ledger: &mut Ledger) -> (&'static str, Option<u128>, bool) {
     let events = ledger
         .take_actions()
@@ -156,7 +157,7 @@ fn an_event_of_an_end_says_how_long_the_instance_ran() {
     ledger.report(100, runs(1, 0));
     assert_eq!(last_event(&mut ledger), (kind::RUNNING, None, false));
     ledger.report(350, ends(1, 0, 1));
-    // it is started again
+    // it is restarted
     assert_eq!(last_event(&mut ledger), (kind::CRASHED, Some(250), false));
     ledger.report(1_400, runs(1, 1));
     assert_eq!(last_event(&mut ledger), (kind::RUNNING, None, false));
@@ -209,7 +210,7 @@ fn drain_refuses_at_once_and_ends_at_the_deadline() {
     assert_eq!(ledger.next_ms(), Some(1_100));
     ledger.tick(1_099);
     assert_eq!(summary(&mut ledger), [""; 0]);
-    // a second drain sets the time
+    // a second drain replaces the deadline
     assert!(!ledger.drain(1_099, 0, false));
     assert_eq!(summary(&mut ledger), ["end 0", "end 0"]);
     assert!(!ledger.is_drained());

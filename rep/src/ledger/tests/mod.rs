@@ -3,6 +3,7 @@ use shared::{AuctionId, clock::CellTime, wire::kind};
 
 use super::{lifecycle::MAX_ENDED_CHARS, *};
 
+mod attributes;
 mod checks;
 mod claims;
 mod devices;
@@ -40,7 +41,7 @@ fn believing(believed: u32, work: Work) -> Work {
     }
 }
 
-/// A start good until 5,000.
+/// Returns a start that is valid until 5,000.
 fn start(work: Vec<Work>) -> CellStart {
     CellStart {
         v: shared::VERSION,
@@ -78,7 +79,7 @@ fn ends(id: u128, attempt: u32, code: i32) -> ExecutorReport {
     report(id, attempt, InstanceChange::Ended(EndReason::Exit(code)))
 }
 
-/// What became of each: `+` accepted, else the reason.
+/// Returns the decision on each instance: `+` for accepted, else the reason.
 fn answers(ledger: &mut Ledger, now_ms: u64, start: &CellStart) -> Vec<String> {
     let answer = ledger.start(now_ms, start);
     start
@@ -101,7 +102,7 @@ fn state_of(ledger: &Ledger, now_ms: u64, id: u128) -> InstanceState {
     all.iter().rfind(|i| i.instance == id).unwrap().state
 }
 
-/// Kinds of events, and the launches and ends.
+/// Returns the kinds of events, and the launches and ends.
 fn summary(ledger: &mut Ledger) -> Vec<String> {
     let summary = |action: &Action| match action {
         Action::Execute(ExecutorOrder::Launch { attempt, .. }) => format!("launch {attempt}"),

@@ -1,11 +1,11 @@
-//! The cell never promises more than it has, whatever happens in which order.
+//! The cell never promises more than it has, whatever happens in whatever order.
 
 use placement::{DeviceSet, DeviceShare, DeviceShares};
 use proptest::prelude::*;
 
 use super::*;
 
-/// What can happen to a ledger; ids are few, so that things meet.
+/// What can happen to a ledger; there are few ids, so that events affect each other.
 #[derive(Clone, Debug)]
 enum Happens {
     Start(Vec<(u128, u32)>, u64),
@@ -29,7 +29,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Some have a share of a card, some all of two.
+/// Returns the devices of an id: some get a share of one card, some all of two.
 fn devices_of(id: u128) -> DeviceShares {
     let (amount, numbers) = match id % 6 {
         0 | 3 => (40, vec![0]),
@@ -40,7 +40,7 @@ fn devices_of(id: u128) -> DeviceShares {
     [("card".to_owned(), DeviceShare { amount, numbers })].into()
 }
 
-/// The work of an id is always the same; apps, sizes and kinds differ between ids.
+/// Returns the work of an id, which is always the same; apps, sizes and kinds differ between ids.
 fn work_of(id: u128, believed: u32) -> Work {
     let app = ["a", "b", "c"][usize::try_from(id % 3).unwrap()];
     Work {
@@ -62,7 +62,7 @@ fn work_of(id: u128, believed: u32) -> Work {
     }
 }
 
-/// The cell as it must be, counted anew from what is reserved.
+/// Returns the cell as it must be, recounted from what is reserved.
 fn recount(ledger: &Ledger) -> Cell {
     let mut cell = Cell::new("a", ledger.cell.total.clone());
     for entry in ledger.instances.values() {
@@ -78,8 +78,8 @@ fn recount(ledger: &Ledger) -> Cell {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever happens in whatever order: never more promised than there is, the counts are those
-    /// of what is reserved, seq grows with every change, no id runs twice, and repeats change nothing.
+    /// In any order of events, the cell never promises more than there is, its counts match what is reserved, seq grows
+    /// with every change, no id runs twice, and repeats change nothing.
     #[test]
     fn holds_under_any_interleaving(all in prop::collection::vec(happens(), 1..120)) {
         let total = Resources { cpu_millis: 3, ..Resources::new(600, 200, 8) };
@@ -102,8 +102,8 @@ proptest! {
                     for id in &first.accepted {
                         prop_assert!(again.accepted.contains(id), "accepted, then not");
                     }
-                    // what was refused may be taken now (its believed count has come true), but
-                    // repeats of accepted work reserve nothing more
+                    // what was refused may be accepted now (its `believed` count may have become true), but repeats of
+                    // accepted work reserve nothing more
                     if first.refused.is_empty() {
                         prop_assert_eq!(ledger.cell(), &between);
                     }

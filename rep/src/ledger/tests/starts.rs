@@ -82,7 +82,7 @@ fn what_fits_is_taken_in_the_order_given() {
 
 #[test]
 fn a_cell_with_more_of_the_app_than_expected_refuses() {
-    // reserved before, the start's (id, believed) pairs, the answers
+    // reserved before; (id, believed) pairs of the start; answers
     type Case = (
         &'static [u128],
         &'static [(u128, u32)],
@@ -92,11 +92,11 @@ fn a_cell_with_more_of_the_app_than_expected_refuses() {
         (&[], &[(1, 0), (2, 1), (3, 2)], &["+", "+", "+"]),
         (&[9], &[(1, 0)], &["changed"]),
         (&[9], &[(1, 1)], &["+"]),
-        // fewer than believed is fine: something has ended
+        // fewer than believed is fine: some have ended
         (&[], &[(1, 5)], &["+"]),
-        // the first is wrong by one, the second then right
+        // the first is wrong by one, and then the second is right
         (&[9], &[(1, 0), (2, 1)], &["changed", "+"]),
-        // a repeat of what is reserved already, whole or in part
+        // a repeat of instances that are all or partly reserved
         (&[1, 2], &[(1, 0), (2, 1), (3, 2)], &["+", "+", "+"]),
         (&[2], &[(1, 0), (2, 1), (3, 2)], &["+", "+", "+"]),
         // the same twice in one start
@@ -140,7 +140,7 @@ fn an_instance_id_is_never_started_twice() {
     assert_eq!(answers(&mut ledger, 0, &first), ["+"]);
     assert_eq!(summary(&mut ledger), ["launch 0"]);
     let seq = ledger.seq();
-    // late, for another life, while draining: it is reserved, so it is accepted
+    // expired, for another incarnation, while draining: it is accepted because it is reserved
     let late = CellStart {
         expires_ms: CellTime::from_ms(0),
         incarnation: Incarnation::nil(),
@@ -189,10 +189,10 @@ fn a_start_that_was_stopped_by_name_does_not_come_back() {
         answers(&mut ledger, 10, &start(vec![work(1, "a"), work(2, "a")])),
         ["stopped", "+"]
     );
-    // an app's stop names no ids: later starts are new work
+    // stopping an app names no ids: later starts are new work
     ledger.stop(20, &stop("b", &[]));
     assert_eq!(answers(&mut ledger, 30, &start(vec![work(3, "b")])), ["+"]);
-    // one that was reserved, stopped and is sent again
+    // a start that was reserved and stopped, and is sent again
     ledger.stop(40, &stop("a", &[2]));
     ledger.report(50, ends(2, 0, 143));
     assert_eq!(
@@ -203,7 +203,7 @@ fn a_start_that_was_stopped_by_name_does_not_come_back() {
 
 #[test]
 fn a_stop_lists_what_matches() {
-    // app, indices, ids; the indices of stopped instances
+    // app, indices, ids; indices of the stopped instances
     type Case = (
         &'static str,
         &'static [u32],

@@ -1,4 +1,4 @@
-//! The cell's cache of sources: one file for each, named by its SHA-256. Only the rep's user can write there.
+//! The cell's cache of sources: one file per source, named by its SHA-256. Only the rep's user can write there.
 
 use std::{
     fs::{self, File},
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::SourceOrders;
 use crate::{sources::PART, tree::is_at};
 
-/// A cached blob, at its beginning; none if there is none, or its content is another one by now.
+/// Returns a cached blob, positioned at its start; none if there is none, or its content has changed.
 pub(super) fn find(cache: &Path, sha256: &str) -> io::Result<Option<File>> {
     let path = cache.join(sha256);
     let file = match File::open(&path) {
@@ -25,24 +25,24 @@ pub(super) fn find(cache: &Path, sha256: &str) -> io::Result<Option<File>> {
         fs::remove_file(&path)?;
         return Ok(None);
     }
-    // the one unused for longest is removed first
+    // the least recently used blob is removed first
     file.set_modified(SystemTime::now())?;
     Ok(Some(file))
 }
 
-/// Whether there is a blob of this name.
+/// Returns whether there is a blob with this name.
 pub(super) fn exists(cache: &Path, sha256: &str) -> bool {
     cache.join(sha256).exists()
 }
 
-/// The SHA-256 of a file's whole content; the file is at its beginning then.
+/// Returns the SHA-256 of a file's whole content, and leaves the file at its start.
 pub(super) fn sum(file: &File) -> io::Result<String> {
     let mut sum = Sha256::new();
     each_part(file, |bytes| sum.update(bytes))?;
     Ok(format!("{:x}", sum.finalize()))
 }
 
-/// The SHA-1 of a file's whole content, by which droplets are known; the file is at its beginning then.
+/// Returns the SHA-1 of a file's whole content, which identifies droplets, and leaves the file at its start.
 pub(super) fn sha1(file: &File) -> io::Result<String> {
     let mut sum = Sha1::new();
     each_part(file, |bytes| sum.update(bytes))?;
@@ -62,12 +62,12 @@ fn each_part(mut file: &File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     file.rewind()
 }
 
-/// The same file, at its beginning, opened so that it can only be read.
+/// Returns the same file, positioned at its start and opened read-only.
 pub(super) fn to_read(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A blob that is being fetched, by this process alone. Removed when this is dropped.
+/// A blob that only this process is fetching. Removed on drop.
 pub(super) struct Part {
     file: File,
     path: PathBuf,
@@ -76,8 +76,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Of a source, or nothing while another instance fetches the same from the same address. Not from any address, so that a
-    /// slow server holds up only those who named it.
+    /// Locks the part of a source; none while another instance fetches the same content from the same address. Fetches
+    /// from different addresses are separate, so that a slow server delays only those that named it.
     pub(super) fn lock(cache: &Path, source: &SourceOrders) -> io::Result<Option<Self>> {
         let sha256 = &source.what.sha256;
         let url = Sha256::digest(&source.what.url);
@@ -85,10 +85,10 @@ impl Part {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.mode(0o600).open(&path)?;
-        // one that was given up, or is a whole blob by now, has another name or none
+        // a file that was given up, or is a complete blob by now, has another name or none
         let ours = file.try_lock().is_ok() && is_at(&file, &path);
         if ours {
-            // what a supervisor had of it when it was killed
+            // the remains of a supervisor that was killed
             file.set_len(0)?;
         }
         Ok(ours.then(|| Self {
@@ -103,7 +103,7 @@ impl Part {
         &self.file
     }
 
-    /// Gives it its name in the cache. Returns it to be read.
+    /// Gives it its name in the cache. Returns it for reading.
     pub(super) fn keep(mut self) -> io::Result<File> {
         fs::rename(&self.path, &self.whole)?;
         self.kept = true;
@@ -114,7 +114,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.kept {
-            // the rep removes what is left
+            // if this fails, the rep removes it
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -151,10 +151,10 @@ mod tests {
         assert!(Part::lock(cache.path(), &here).unwrap().is_none());
         assert!(Part::lock(cache.path(), &other).unwrap().is_some());
         let left = part.path.clone();
-        // given up: the next one fetches it anew
+        // given up: the next one fetches it again
         drop(part);
         assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
-        // what one that was killed left is not part of it
+        // what a killed one left does not become part of it
         fs::write(left, "left").unwrap();
         let part = Part::lock(cache.path(), &here).unwrap().unwrap();
         part.file().write_all(b"abc").unwrap();

@@ -16,14 +16,15 @@ use ureq::{
     tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
 };
 
-/// The most redirects.
+/// The most redirects that are followed.
 const REDIRECTS: u32 = 5;
-/// The longest address, bytes; requests have shorter ones.
+/// The longest address, in bytes; those of requests are shorter.
 const MAX_URL: u64 = 4_096;
-/// The most bytes of further authorities: with the address they fit in a pipe, so whoever writes them never waits.
+/// The most bytes of additional authorities: together with the address they fit into a pipe, so that writing them never
+/// blocks.
 const MAX_AUTHORITIES: u64 = 32 << 10;
 
-/// The certificates in a file of authorities.
+/// Returns the certificates in a file of authorities.
 pub(super) fn read_authorities(file: &Path) -> Result<String, String> {
     let mut text = String::new();
     let opened = File::open(file).map_err(|e| e.to_string())?;
@@ -35,7 +36,7 @@ pub(super) fn read_authorities(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// Whether there is a certificate in a file of authorities, and nothing that cannot be read.
+/// Checks that a file of authorities contains a certificate, and nothing that cannot be read.
 pub(crate) fn check_authorities(file: &Path) -> Result<(), String> {
     match certificates(&read_authorities(file)?)?.len() {
         0 => Err("no certificate".into()),
@@ -53,7 +54,7 @@ fn certificates(text: &str) -> Result<Vec<Certificate<'static>>, String> {
     Ok(found)
 }
 
-/// Writes what is at the address in the first line of standard input, of so many bytes at most, to standard output.
+/// Fetches from the address in the first line of standard input, and writes at most `most_bytes` to standard output.
 /// The other lines are certificates of authorities.
 pub(super) fn run(most_bytes: u64, timeout: Duration) -> Result<(), String> {
     let mut text = String::new();
@@ -90,7 +91,8 @@ pub(super) fn run(most_bytes: u64, timeout: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Trusts these certificates and those that the system trusts. Nothing of the environment chooses a proxy.
+/// Returns a client that trusts these certificates and those that the system trusts. It takes no proxy from the
+/// environment.
 fn agent(timeout: Duration, mut roots: Vec<Certificate<'static>>) -> Agent {
     roots.extend(roots_of_the_system());
     let tls = TlsConfig::builder()
@@ -113,7 +115,7 @@ fn roots_of_the_system() -> Vec<Certificate<'static>> {
     found.iter().map(|der| own(der.as_ref())).collect()
 }
 
-/// What went wrong, without any address: a redirect's may have credentials, too.
+/// Describes an error without any address, as a redirect's address may contain credentials, too.
 fn said(error: &Error) -> String {
     match error {
         Error::TooManyRedirects => {
@@ -143,14 +145,14 @@ fn said(error: &Error) -> String {
     }
 }
 
-/// What went wrong with TLS; mostly it is the server's certificate.
+/// Describes a TLS error, which is mostly about the server's certificate.
 fn untrusted(error: &rustls::Error) -> String {
     format!(
         "{error}; expected a certificate for this host, of an authority that the cell's system or its --source-ca has"
     )
 }
 
-/// Why the content ended too early.
+/// Describes why the content ended too early.
 fn cut_off(error: io::Error) -> String {
     let text = error.to_string();
     match error

@@ -1,10 +1,10 @@
-//! What an instance is made from: fetched if the cell does not have it, checked, and unpacked into the instance's
-//! directory before its command runs.
+//! The source of an instance: fetched if the cell does not have it, checked, and unpacked into the instance's directory
+//! before its command runs.
 //!
-//! What comes over the network and what is in an archive is only read by processes of the instance: they have its user,
-//! its control group and its limits, and end with it. They run `vendue`, not the supervisor's own program, which stays
-//! small. The supervisor itself copies nothing and parses nothing: it opens the
-//! file that is written, computes the SHA-256 of what is in it, and gives it its name in the cell's cache.
+//! Network data and archives are only read by processes of the instance: they have its user, its control group and its
+//! limits, and end with it. They run `vendue`, not the supervisor's own program, which stays small. The supervisor
+//! itself copies nothing and parses nothing: it opens the file that is written, computes the SHA-256 of its content,
+//! and gives it its name in the cell's cache.
 
 mod blob;
 mod fetch;
@@ -34,28 +34,29 @@ use super::{
 };
 use crate::ledger::EndReason;
 
-/// The most bytes of a source where the instance has no disk limit.
+/// The largest source, in bytes, if the instance has no disk limit.
 const MOST_BYTES: u64 = 64 << 30;
-/// The digits of a SHA-1, by which droplets are known.
+/// The number of digits of a SHA-1, which identifies droplets.
 const SHA1_DIGITS: usize = 40;
-/// How often it is looked whether another instance has fetched the same.
+/// How often to check whether another instance has fetched the same source.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest text of a step that failed, bytes.
+/// The longest text of a failed step, in bytes.
 const MAX_SAID: u64 = 1_024;
-/// What a step ends with when its text says why it failed.
+/// The exit code of a step whose text says why it failed.
 const FAILED: u8 = 1;
-/// The end of an instance that was told to end before its command ran.
+/// How an instance ended that was told to end before its command ran.
 const STOPPED: &str = "stopped before it was started";
 
-/// The first word of a program that is called for a step.
+/// The first argument of a program that is called for a step.
 pub const STEP: &str = "supervise-source";
-/// The program that only supervises: there is one process of it for each instance, so it links nothing that a step needs.
+/// The program that only supervises: there is one process of it per instance, so it links nothing that only steps need.
 const SMALL_PROGRAM: &str = "vendue-supervisor";
-/// The program beside it that does the steps.
+/// The program next to it that carries out the steps.
 const STEP_PROGRAM: &str = "vendue";
 
-/// The entry point of a program called with [`STEP`]: `fetch BYTES MILLISECONDS`, the address on standard input and the
-/// content on standard output, or `unpack BYTES`, the content on standard input. Call it before any thread is started.
+/// The entry point of a program called with [`STEP`]: `fetch BYTES MILLISECONDS`, with the address on standard input
+/// and the content on standard output, or `unpack BYTES`, with the content on standard input. Must be called before any
+/// thread is started.
 pub fn step() -> ExitCode {
     let words: Vec<String> = std::env::args_os()
         .skip(2)
@@ -79,11 +80,11 @@ pub fn step() -> ExitCode {
     }
 }
 
-/// The program for the steps, and what must stay open until it is started: the instance's user may not be able to
-/// reach its directory.
+/// Returns the program for the steps, and a file that must stay open until it is started: the instance's user may not
+/// be able to access its directory.
 fn step_program() -> io::Result<(PathBuf, Option<File>)> {
     let own = std::env::current_exe()?;
-    // not equal to it: the file may have been replaced meanwhile, and then the name says so
+    // a prefix, because the name says so if the file has been replaced in the meantime
     let is_small = own
         .file_name()
         .is_some_and(|name| name.as_bytes().starts_with(SMALL_PROGRAM.as_bytes()));
@@ -99,7 +100,7 @@ fn number(word: &str) -> Result<u64, String> {
     word.parse().map_err(|_| format!("{word:?} is no number"))
 }
 
-/// Nobody of the same user may look into the step, and it ends with its supervisor.
+/// Prevents others of the same user from looking into the step, and ends it with its supervisor.
 fn begin_step() -> Result<(), String> {
     hide_from_own_user().map_err(|e| e.to_string())?;
     let ended = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -108,9 +109,9 @@ fn begin_step() -> Result<(), String> {
 
 /// One of the two steps.
 struct Step<'a> {
-    /// The words after `supervise`.
+    /// The arguments after [`STEP`].
     words: &'a [String],
-    /// What is written to its standard input.
+    /// The text written to its standard input.
     text: &'a str,
     stdin: Stdio,
     stdout: Stdio,
@@ -118,8 +119,8 @@ struct Step<'a> {
 }
 
 impl Supervisor {
-    /// Puts the instance's source into its directory. The time for it bounds both steps, and the wait for another instance
-    /// that fetches the same.
+    /// Puts the instance's source into its directory. The time limit includes both steps and the wait for another
+    /// instance that fetches the same source.
     pub(super) fn put_source(
         &mut self,
         orders: &Orders,
@@ -151,7 +152,7 @@ impl Supervisor {
         self.step(orders, step, source)
     }
 
-    /// The content, checked, at its beginning, and only to be read.
+    /// Returns the content: checked, positioned at its start, and read-only.
     fn blob(
         &mut self,
         orders: &Orders,
@@ -171,11 +172,11 @@ impl Supervisor {
                 return Ok(blob);
             }
             if let Some(part) = Part::lock(cache, source).map_err(cannot_keep)? {
-                // another may have put it there since it was looked for
+                // another instance may have put it there since the last check
                 if !blob::exists(cache, &source.what.sha256) {
                     self.fetch(orders, source, part.file(), deadline)?;
                     let blob = part.keep().map_err(cannot_keep)?;
-                    // only now: the rep looks at once what the cell has
+                    // only now, because the rep immediately looks at what the cell has
                     self.send(&SupervisorReport::Source(SourceFrom::Network));
                     return Ok(blob);
                 }
@@ -185,7 +186,7 @@ impl Supervisor {
         }
     }
 
-    /// Fetches it into a file, and checks what is in there then.
+    /// Fetches the source into a file, and checks the content of the file.
     fn fetch(
         &mut self,
         orders: &Orders,
@@ -216,7 +217,7 @@ impl Supervisor {
         // all its processes have ended: nobody can write to the file any more
         let expected = &source.what.sha256;
         let (field, sum) = match expected.len() {
-            // a droplet of which nothing is known
+            // a droplet without a checksum
             0 => return Ok(()),
             SHA1_DIGITS => ("run.droplet.sha1", blob::sha1(into)),
             _ => ("run.source.sha256", blob::sum(into)),
@@ -245,7 +246,7 @@ impl Supervisor {
             .arg(STEP)
             .args(step.words)
             .env_clear()
-            // by this a rep knows what is left of an instance
+            // lets a rep recognise what is left of an instance
             .env("HOME", &orders.directory)
             .stdin(step.stdin)
             .stdout(step.stdout)
@@ -274,7 +275,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits a moment; an error if the instance is to end, or the time is over.
+    /// Waits a moment; an error if the instance is to end or the time is up.
     fn pause(&mut self, source: &SourceOrders, deadline: Instant) -> Result<(), EndReason> {
         let timeout = Timespec::try_from(PAUSE).ok();
         let flags = PollFlags::IN;
@@ -293,7 +294,7 @@ impl Supervisor {
     }
 }
 
-/// The most bytes that are fetched, and that are unpacked.
+/// Returns the most bytes that are fetched, and that are unpacked.
 fn most_bytes(orders: &Orders) -> u64 {
     match orders.disk_mb {
         0 => MOST_BYTES,

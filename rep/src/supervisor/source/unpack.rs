@@ -1,7 +1,7 @@
 //! The step that unpacks a source into the instance's directory, which is the working directory.
 //!
-//! Everything that it makes is inside: there are no absolute paths and no `..`, nothing is written through a link, and
-//! links do not lead out.
+//! Everything that it creates is inside: absolute paths and `..` are rejected, nothing is written through a link, and
+//! links do not lead outside.
 
 use std::{
     ffi::OsStr,
@@ -21,14 +21,15 @@ use tar::{Archive, Entry, EntryType};
 
 use crate::tree::{DEEPEST, MOST_FILES};
 
-/// The name of a source that is no archive.
+/// The file name of a source that is not an archive.
 const PLAIN: &str = "source";
 /// The size of a header in an archive.
 const HEADER: usize = 512;
-/// Read at once.
+/// The number of bytes read at once.
 const BUFFER: usize = 64 << 10;
 
-/// Unpacks what standard input has: an archive (tar, also in gzip) of so many bytes at most; anything else becomes one file.
+/// Unpacks standard input: an archive (tar, optionally in gzip) of at most `most_bytes`. Anything else becomes one
+/// file.
 pub(super) fn run(most_bytes: u64) -> Result<(), String> {
     let blob = stdio::stdin()
         .try_clone_to_owned()
@@ -60,19 +61,19 @@ fn unpack(mut blob: File, into: &Path, most_bytes: u64) -> Result<(), String> {
     target.file(Path::new(PLAIN), 0o700, again()?)
 }
 
-/// Whether it begins with a header of an archive, of POSIX or GNU.
+/// Returns whether the data starts with a header of a POSIX or GNU archive.
 fn is_tar(from: &mut impl Read) -> bool {
     let mut header = [0; HEADER];
     from.read_exact(&mut header).is_ok() && header[257..].starts_with(b"ustar")
 }
 
-/// What is unpacked so far.
+/// The progress of unpacking.
 struct Target<'a> {
     into: &'a Path,
     most_bytes: u64,
     bytes: u64,
     files: u64,
-    /// The directory that was looked at last, all of it real directories.
+    /// The last directory that was checked: all of its path consists of real directories.
     parent: Option<PathBuf>,
 }
 
@@ -87,7 +88,7 @@ impl Target<'_> {
 
     fn entry<R: Read>(&mut self, entry: Entry<'_, R>) -> Result<(), String> {
         let kind = entry.header().entry_type();
-        // what is left out has to be read as well
+        // skipped entries have to be read as well
         self.count(entry.size())?;
         let path = inside(&entry.path_bytes())?;
         if path.as_os_str().is_empty() {
@@ -101,12 +102,12 @@ impl Target<'_> {
             EntryType::Directory => self.directory(&path, mode),
             EntryType::Symlink => self.link(&path, &target_of(&entry, &path)?),
             EntryType::Link => self.name(&path, &target_of(&entry, &path)?),
-            // devices, FIFOs, and what is about the archive itself
+            // devices, FIFOs, and metadata of the archive itself
             _ => Ok(()),
         }
     }
 
-    /// Counts one more file of so many bytes.
+    /// Counts one more file of this many bytes.
     fn count(&mut self, bytes: u64) -> Result<(), String> {
         self.files += 1;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -129,13 +130,13 @@ impl Target<'_> {
         let mut options = File::options();
         options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(&whole).map_err(|e| cannot_make(path, &e))?;
-        // of what is not in an archive nothing was counted
+        // content that is not in an archive has not been counted yet
         let most = self.most_bytes;
         let copied = io::copy(&mut from.by_ref().take(most + 1), &mut file);
         if copied.map_err(|e| cannot_make(path, &e))? > most {
             return self.count(u64::MAX);
         }
-        // not more than its owner could give: no set-user-ID
+        // nothing that its owner could not set: no set-user-ID
         let mode = Permissions::from_mode(mode | 0o600);
         file.set_permissions(mode)
             .map_err(|e| cannot_make(path, &e))
@@ -148,8 +149,8 @@ impl Target<'_> {
         fs::set_permissions(&whole, mode).map_err(|e| cannot_make(path, &e))
     }
 
-    /// A symbolic link. Where it leads is judged by the text alone, so `..` stands only at its beginning: behind another link
-    /// it would lead elsewhere.
+    /// Creates a symbolic link. Its target is judged by the text alone, so `..` may only be at its start: behind
+    /// another link it would lead elsewhere.
     fn link(&mut self, path: &Path, to: &Path) -> Result<(), String> {
         let above = path.components().count() - 1;
         let ups = to.components().take_while(|c| *c == Component::ParentDir);
@@ -162,20 +163,20 @@ impl Target<'_> {
         symlink(to, whole).map_err(|e| cannot_make(path, &e))
     }
 
-    /// Another name of a file that was unpacked before.
+    /// Creates another name for a file that was unpacked before.
     fn name(&mut self, path: &Path, of: &Path) -> Result<(), String> {
         let of = inside(of.as_os_str().as_bytes()).map_err(|_| leads_out(path))?;
         let from = self.place(&of)?;
         let whole = self.place(path)?;
         let data = fs::symlink_metadata(&from).map_err(|e| cannot_make(path, &e))?;
-        // a link would lead elsewhere from another directory
+        // a symbolic link would lead elsewhere from another directory
         if !data.is_file() {
             return Err(leads_out(path));
         }
         fs::hard_link(from, whole).map_err(|e| cannot_make(path, &e))
     }
 
-    /// Where a path is, once its directories are made. None of them is a link.
+    /// Returns where a path is, after creating its directories. None of them is a link.
     fn place(&mut self, path: &Path) -> Result<PathBuf, String> {
         let parent = path.parent().unwrap_or(Path::new(""));
         if self.parent.as_deref() != Some(parent) {
@@ -190,7 +191,7 @@ impl Target<'_> {
     }
 }
 
-/// Makes a directory, unless there is one; a link to one is none.
+/// Creates a directory unless it exists; a link to one does not count.
 fn make_directory(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(data) if data.is_dir() => Ok(()),
@@ -199,7 +200,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The path of an entry, without `.`.
+/// Returns the path of an entry, without `.`.
 fn inside(bytes: &[u8]) -> Result<PathBuf, String> {
     let path = Path::new(OsStr::from_bytes(bytes));
     let mut parts = PathBuf::new();

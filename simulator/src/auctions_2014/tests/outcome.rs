@@ -102,7 +102,7 @@ fn spare_cells_are_those_that_stay_empty_less_the_one_that_is_needed() {
                 .map(|s| s / 0.5 * 3.6e6 / figures.virtual_ms as f64),
         )
     };
-    // the largest size always fits beside the other
+    // the largest size always fits beside the other one
     let (spare, saved) = spare_and_saved(&[in_time(0, 40, 100_000), in_time(50_000, 20, 1_000)]);
     assert_eq!(spare, 3);
     assert!((saved.unwrap() - 3.0).abs() < 1e-9);

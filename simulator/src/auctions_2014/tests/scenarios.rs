@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A scenario of 2014, and by algorithm: the highest standard deviation of all instances per cell
-/// that is acceptable, and requests to cells for each auction (without further rounds).
+/// A scenario of 2014 with, by algorithm, the highest acceptable standard deviation of all instances per cell, and the
+/// requests to cells for each auction (without further rounds).
 struct Case {
     name: &'static str,
     cells: Vec<Cell>,
@@ -84,21 +84,21 @@ fn the_scenarios_of_2014_are_placed_without_over_commitment_and_evenly() {
             if algorithm == Algorithm::Random {
                 by_chance = sd;
             } else if case.cells.len() > 4 {
-                // what bids buy; where all auctions run at once, as with 4 cells, next to nothing
+                // the benefit of bids; if all auctions run at once, as with 4 cells, there is next to none
                 assert!(sd < by_chance * 0.75, "{what}: {sd}, by chance {by_chance}");
             }
         }
     }
 }
 
-/// An auction of one round costs `each` questions; each further round at least one more.
+/// Checks that an auction of one round costs `each` questions, and each further round at least one more.
 fn check_communications(what: &str, algorithm: Algorithm, result: &AuctionsResult, each: u64) {
     for placement in &result.placements {
         let (rounds, questions) = (
             u64::from(placement.rounds),
             u64::from(placement.communications),
         );
-        // a full cell does not bid, so there may be fewer to ask again
+        // a full cell does not bid, so there may be fewer cells to ask again
         let fewer = matches!(algorithm, Algorithm::ReserveNBest | Algorithm::AllRebid);
         let exact = rounds == 1 && !fewer;
         assert!(!exact || questions == each, "{what}: {questions}");
@@ -113,9 +113,9 @@ fn check_communications(what: &str, algorithm: Algorithm, result: &AuctionsResul
 /// Seeds of [`contended_auctions_give_the_figures_of_the_simulator_of_2014`].
 const CONTENDED_SEEDS: u64 = 5;
 
-/// With starts that take no time and auctions in random order, the large cold start gives the figures
-/// that the simulator of 2014 (cloudfoundry/auction, October 2014) gave for it: there every instance
-/// asked for a disk of 1, whatever its memory.
+/// With starts that take no time and auctions in random order, the large cold start gives the figures that the
+/// simulator of 2014 (cloudfoundry/auction, October 2014) gave for it. There, every instance asked for a disk of 1,
+/// whatever its memory.
 #[test]
 fn contended_auctions_give_the_figures_of_the_simulator_of_2014() {
     let mut demands = mixed([1800, 200, 50]);
@@ -125,7 +125,7 @@ fn contended_auctions_give_the_figures_of_the_simulator_of_2014() {
         }
     }
     let cells = cells(25);
-    // by algorithm: measured distribution, communications for each auction, rounds
+    // by algorithm: measured distribution, communications per auction, rounds
     let measured = [
         (Algorithm::PickBest, 0.027, 12.0, 1.0),
         (Algorithm::ReserveNBest, 0.024, 20.0, 1.0),

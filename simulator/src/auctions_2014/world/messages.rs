@@ -7,8 +7,8 @@ use super::{
 };
 
 impl World<'_> {
-    /// Sends a request to cells. Returns until when to wait for answers (microseconds), and whether
-    /// the request reaches none of them.
+    /// Sends a request to cells. Returns until when to wait for answers (in microseconds), and whether the request
+    /// reaches none of them.
     pub(super) fn send(
         &mut self,
         number: u32,
@@ -69,8 +69,8 @@ impl World<'_> {
         }
     }
 
-    /// Releases reservations that may exist: a cell that was asked to reserve and whose answer did
-    /// not arrive gets a release, without waiting for its answer.
+    /// Releases reservations that may exist: a cell that was asked to reserve but whose answer did not arrive gets a
+    /// release, without waiting for its answer.
     pub(super) fn release_unanswered(&mut self, number: u32, open: &OpenAuction) {
         let answered = |cell: &u32| open.answers.iter().any(|answer| answer.cell == *cell);
         let cells: Vec<u32> = open
@@ -100,7 +100,7 @@ pub(super) enum MessageKind {
 
 impl MessageKind {
     pub(super) const COUNT: usize = Self::NAMES.len();
-    /// Their names in reports, in order.
+    /// Their names in reports, in the same order.
     pub(super) const NAMES: [&str; 10] = [
         "bid request",
         "bid",

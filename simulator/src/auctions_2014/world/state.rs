@@ -6,10 +6,10 @@ use placement::Request;
 
 use super::super::auction::{Answer, Auction, QuestionKind};
 
-/// What happens at a moment.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The demands of one moment, from this position on.
+    /// The demands of one moment are made, from this position on.
     Demand(usize),
     /// A request reaches a cell.
     Arrive(Question),
@@ -61,7 +61,7 @@ pub(super) struct Instance {
     pub(super) asked_us: u64,
     pub(super) lifetime_us: Option<u64>,
     pub(super) state: State,
-    /// It is stopped as soon as it is placed.
+    /// Whether it is to be stopped as soon as it is placed.
     pub(super) stop: bool,
     pub(super) rounds: u32,
     pub(super) communications: u32,
@@ -75,13 +75,13 @@ pub(super) struct OpenAuction {
     pub(super) ask: QuestionKind,
     pub(super) asked: Vec<u32>,
     pub(super) answers: Vec<Answer>,
-    /// The last request reaches no cell, or a cell that cannot serve it.
+    /// Whether the last request reaches no cell, or a cell that cannot serve it.
     pub(super) void: bool,
     pub(super) info_bytes: u64,
     pub(super) run_bytes: u64,
 }
 
-/// An auctioneer: how many auctions it holds, and which instances wait for it.
+/// An auctioneer: how many auctions it holds and which instances wait for it.
 #[derive(Default)]
 pub(super) struct Slots {
     pub(super) busy: u32,

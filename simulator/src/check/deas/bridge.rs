@@ -1,4 +1,5 @@
-//! A bridge on the bus: the machine of `dea-in`, and between it and the bus what its shell does. The estate is on the same bus.
+//! A bridge on the bus: the machine of `dea-in`, and what its shell does between it and the bus. The estate is on the
+//! same bus.
 
 use std::{any::Any, collections::BTreeMap};
 
@@ -14,9 +15,9 @@ use crate::check::{
 };
 
 const NAME: &str = "dea";
-/// What a message of an answer may hold.
+/// Maximum size of one message of an answer.
 const MAX_BYTES: usize = 1 << 19;
-/// Where DEAs reply to questions.
+/// The subject under which DEAs reply to questions.
 const INBOX: &str = "inbox.dea";
 const OF_ALL: [(&str, Topic); 4] = [
     ("discover", Topic::Discover),
@@ -29,7 +30,7 @@ pub(super) struct BridgeNode {
     slots: usize,
     /// None while it is down.
     machine: Option<DeaCells>,
-    /// Where the answer to a start goes.
+    /// The reply subjects of starts.
     asked: BTreeMap<u64, String>,
     ticket: u64,
 }

@@ -20,7 +20,7 @@ pub(super) struct EstateNode {
 }
 
 impl EstateNode {
-    /// So many DEAs, in these zones one after the other.
+    /// Creates `count` DEAs, in these zones in turn.
     pub(super) fn new(count: usize, zones: &[&str], memory_mb: i64) -> Self {
         let zone = |n: usize| zones[n % zones.len()].to_owned();
         let mut node = Self {
@@ -32,7 +32,7 @@ impl EstateNode {
         node
     }
 
-    /// All DEAs of a zone are gone.
+    /// Removes all DEAs of a zone.
     pub(super) fn lose(&mut self, zone: &str) {
         let lost = self.zones.iter().enumerate();
         for (n, _) in lost.filter(|(_, of)| *of == zone) {

@@ -1,4 +1,5 @@
-//! Moving apps from DEAs to cells: the machines of `dea-in` and of simulated DEAs beside reps, an auctioneer and a manager.
+//! Moving apps from DEAs to cells: the machines of `dea-in` and of simulated DEAs, together with reps, an auctioneer
+//! and a manager.
 
 mod bridge;
 mod estate;
@@ -21,25 +22,26 @@ use super::{
 /// A hundred DEAs, a third of them in each zone, …
 const DEAS: usize = 100;
 const ZONES: [&str; 3] = ["z0", "z1", "z2"];
-/// … and cells, which have another stack.
+/// … and cells with another stack.
 const CELLS: usize = 20;
-/// Each app has so many instances, of this size.
+/// The number of apps, and the instances of each, of this size.
 const APPS: usize = 20;
 const INSTANCES: u32 = 10;
 const MEMORY_MB: i64 = 64;
-/// The time of each step, ms: all apps are on DEAs; half of them move to cells; a zone is lost, the bridge restarted.
+/// The time of each step, in ms: all apps are put on DEAs; half of them move to cells; a zone is lost and the bridge
+/// restarted.
 const PUT_MS: u64 = 20_000;
 const MOVE_MS: u64 = 65_000;
 const LOSE_MS: u64 = 125_000;
 const END_MS: u64 = 225_000;
-/// Between two looks at what runs.
+/// Interval between two looks at what runs.
 const LOOK_MS: u64 = 250;
 
 /// The nodes: an auctioneer, the cells, a manager, the client, the bridge, the estate.
 const BRIDGE: usize = CELLS + 3;
 const ESTATE: usize = BRIDGE + 1;
 
-/// The app of this number, for DEAs or for cells.
+/// Puts the app of this number, for DEAs or for cells.
 fn put(app: usize, stack: &str) -> What {
     let definition = json!({
         "app": name(app), "instances": INSTANCES, "memory_mb": MEMORY_MB, "disk_mb": 1, "stack": stack,
@@ -56,7 +58,7 @@ fn name(app: usize) -> String {
     format!("app{app}")
 }
 
-/// Whether it is moved to cells.
+/// Returns whether an app is moved to cells.
 fn moves(app: usize) -> bool {
     app < APPS / 2
 }
@@ -96,7 +98,7 @@ fn zone_of(cell: usize) -> &'static str {
     ZONES[cell % ZONES.len()]
 }
 
-/// What runs: how often each index of each app, on DEAs and on cells.
+/// How often each index of each app runs on DEAs and on cells.
 #[derive(Debug, Default)]
 struct Running {
     on_deas: BTreeMap<(String, u32), u32>,
@@ -137,7 +139,7 @@ impl Running {
         }
     }
 
-    /// Everything runs once, where it belongs; else what does not.
+    /// Checks that everything runs once and where it belongs; the error says what does not.
     fn is_right(&self, moved: bool) -> Result<(), String> {
         for app in 0..APPS {
             let of_app = |all: &BTreeMap<(String, u32), u32>| -> Vec<(u32, u32)> {
@@ -159,7 +161,7 @@ impl Running {
     }
 }
 
-/// The cells of the scenario run droplets of the other stack.
+/// Lets the cells of the scenario run droplets of the other stack.
 fn adapt(world: &mut World<'_>) {
     for cell in 0..CELLS {
         world.with(1 + cell, |node: &mut CellNode| {
@@ -170,10 +172,10 @@ fn adapt(world: &mut World<'_>) {
     }
 }
 
-/// What is found at one of the looks, which are 250 ms apart.
+/// The findings of one look; looks are 250 ms apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EstateLook {
-    /// When, milliseconds of virtual time.
+    /// When, in milliseconds of virtual time.
     pub at_ms: u64,
     /// Indices that run on DEAs.
     pub on_deas: usize,
@@ -185,10 +187,10 @@ pub struct EstateLook {
     pub twice: usize,
 }
 
-/// What became of apps that were moved from DEAs to cells.
+/// The result of moving apps from DEAs to cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EstateRun {
-    /// What every random choice follows from.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The DEAs, in three zones.
     pub deas: usize,
@@ -198,40 +200,41 @@ pub struct EstateRun {
     pub apps: usize,
     /// The indices of all apps.
     pub indices: usize,
-    /// From when the apps are put until all of them run, each index once, on DEAs, milliseconds; none = they do not.
+    /// From when the apps are put until all of them run on DEAs, each index once, in milliseconds; none = they never
+    /// do.
     pub deployed_ms: Option<u64>,
-    /// From when half of them are put for cells until these run there only.
+    /// From when half of them are put for cells until these run only there.
     pub moved_ms: Option<u64>,
-    /// The most indices that run nowhere during that.
+    /// The most indices that run nowhere during the move.
     pub moving_missing: usize,
-    /// The most that run more than once, on both sides or on one.
+    /// The most indices that run more than once during the move, on both sides or on one.
     pub moving_twice: usize,
     /// The most indices that run nowhere after a zone of both was lost, with the bridge away for 3 s.
     pub lost: usize,
-    /// From that loss until each index runs once.
+    /// From that loss until each index runs once again.
     pub recovered_ms: Option<u64>,
-    /// The most that run more than once after the loss.
+    /// The most indices that run more than once after the loss.
     pub recovering_twice: usize,
-    /// The least free memory that a DEA had at any time, MB: below 0 it was promised twice.
+    /// The least free memory that a DEA had at any time, in MB: below 0 it was promised twice.
     pub least_dea_memory_mb: i64,
-    /// A promise of the protocol that was broken.
+    /// A broken promise of the protocol.
     pub broken: Option<String>,
     /// What is wrong at the end.
     pub wrong_at_end: Option<String>,
-    /// Events that were simulated.
+    /// Number of simulated events.
     pub events: u64,
-    /// What ran when, where it changed.
+    /// What ran when, with an entry for each change.
     #[serde(skip)]
     pub looks: Vec<EstateLook>,
 }
 
 impl EstateRun {
-    /// Whether all that was promised and wanted came about.
+    /// Returns whether everything promised and wanted was achieved.
     pub fn is_right(&self) -> bool {
         self.broken.is_none() && self.wrong_at_end.is_none() && self.least_dea_memory_mb >= 0
     }
 
-    /// Takes in what runs now.
+    /// Records what runs now.
     fn look(&mut self, at_ms: u64, running: &Running) {
         let look = running.look(at_ms);
         let since = |began_ms: u64| Some(at_ms - began_ms);
@@ -249,7 +252,7 @@ impl EstateRun {
             self.lost = self.lost.max(look.missing);
             self.recovering_twice = self.recovering_twice.max(look.twice);
             let is_whole = look.missing == 0 && look.twice == 0 && self.lost > 0;
-            // what is found once may be lost to a restart again
+            // an index that was found running once may be lost to a restart again
             self.recovered_ms = match self.recovered_ms {
                 recovered if is_whole => recovered.or(since(LOSE_MS)),
                 _ => None,
@@ -262,9 +265,9 @@ impl EstateRun {
     }
 }
 
-/// Plays the course: 100 DEAs and 20 cells, in three zones; 20 apps of 10 instances are put on DEAs, half of them moved to
-/// cells, and one zone of both is lost while the bridge restarts. `watch` gets the virtual time and its end now and then, and
-/// ends the run by returning false.
+/// Plays the scenario: 100 DEAs and 20 cells in three zones; 20 apps of 10 instances are put on DEAs, half of them
+/// moved to cells, and one zone of both is lost while the bridge restarts. `watch` gets the virtual time and its end
+/// now and then, and ends the run by returning false.
 pub fn move_from_deas(seed: u64, watch: &mut dyn FnMut(u64, u64) -> bool) -> EstateRun {
     let script = script(seed);
     let mut world = World::begun(&script, false);

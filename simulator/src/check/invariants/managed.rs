@@ -1,4 +1,4 @@
-//! What managers promise.
+//! The promises of managers.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use crate::check::{
     world::{Sent, Wanted, World},
 };
 
-/// So long what was wanted before may still be acted on.
+/// How long a former desired state may still be acted on.
 const LATE_MS: u64 = 30_000;
-/// So long it may be believed that an instance runs that has ended, of the time in which nothing fails: a ttl, and
-/// a further one if most cells are silent.
+/// How long, in time without faults, an ended instance may be believed to run: a ttl, and another one if most cells are
+/// silent.
 const BELIEVED_MS: u64 = 35_000;
-/// What was forgotten is not stopped after this, of the time in which nothing fails.
+/// How long, in time without faults, instances of a forgotten app may still be stopped.
 const FORGOTTEN_MS: u64 = 10_000;
-/// A cell at which nothing failed for so long is heard by everybody, …
+/// A cell at which nothing has failed for this long is heard by everybody, …
 const HEARD_MS: u64 = 40_000;
-/// … and so is what it runs, after this.
+/// … and so are its instances after this time.
 const TOLD_MS: u64 = 12_000;
-/// When all is at rest nothing was started, stopped or stored for so long.
+/// At rest, nothing was started, stopped or stored for this long.
 const REST_MS: u64 = 40_000;
 
 /// An instance that a manager asked for.
@@ -43,15 +43,15 @@ struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Managed {
     asked: BTreeMap<InstanceId, Asked>,
-    /// What runs: its cell's node, and since when of the time in which nothing failed.
+    /// What runs: its cell's node, and since when, in time without faults.
     runs: BTreeMap<InstanceId, (usize, u64)>,
-    /// When it ended, of that time.
+    /// When it ended, in that time.
     ended: BTreeMap<InstanceId, u64>,
     tasks: Tasks,
 }
 
 impl Managed {
-    /// What runs has changed.
+    /// Records what runs after it has changed.
     pub(super) fn note(&mut self, world: &World<'_>) {
         let flow_ms = world.flow_ms();
         let mut runs = BTreeMap::new();
@@ -71,7 +71,7 @@ impl Managed {
         self.runs = runs;
     }
 
-    /// What managers have sent is right.
+    /// Checks everything that managers have sent.
     pub(super) fn check(&mut self, world: &World<'_>) -> Result<(), (&'static str, String)> {
         for sent in &world.sent {
             match sent {
@@ -113,7 +113,7 @@ impl Managed {
                 index: *index,
                 at_ms,
             };
-            // a repeat, by this manager or the next one
+            // a repeat, by this manager or its successor
             if self.asked.contains_key(&id) {
                 continue;
             }
@@ -137,7 +137,7 @@ impl Managed {
         Ok(())
     }
 
-    /// What is stopped was started by a manager, and is not wanted, or there is another one.
+    /// An instance that is stopped was started by a manager, and either it is not wanted or there is another one.
     fn stop_is_right(&self, world: &World<'_>, cell: &str, id: InstanceId) -> Checked {
         let Some(asked) = self.asked.get(&id) else {
             return Err(format!("{id} on {cell} is stopped, and is nobody's"));
@@ -152,7 +152,7 @@ impl Managed {
             .iter()
             .rposition(|w| w.apps.iter().any(is_of));
         let records_of = |at: usize| world.wanted()[at].apps.iter().filter(|r| is_of(r));
-        // a user has deleted it: what a silent cell still has of it ends whenever that cell is back
+        // a user has deleted the app: its instances on a silent cell end whenever that cell is back
         if last.is_some_and(|at| records_of(at).any(|r| r.deleted || r.uid != uid)) {
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl Managed {
         let drains = cell_node
             .and_then(CellNode::machine)
             .is_none_or(|machine| machine.ledger().cell().evacuating);
-        // a process that has crashed and is started again is as good as one that was never ready
+        // a process that has crashed and is restarted counts as one that was never ready
         let process = cell_node.and_then(|cell| cell.processes.get(&id));
         let starts = process.is_none_or(|p| world.now_ms() <= p.since_ms + TOLD_MS);
         let stop_first = |record: &AppRecord| {
@@ -191,7 +191,7 @@ impl Managed {
         ))
     }
 
-    /// Whether another instance of the index runs, or did a moment ago.
+    /// Returns whether another instance of the index runs, or did so until recently.
     fn has_another(&self, world: &World<'_>, id: InstanceId, asked: &Asked) -> bool {
         let same = |other: &Asked| (other.wave.uid, other.index) == (asked.wave.uid, asked.index);
         let others = self.asked.iter().filter(|(other, _)| **other != id);
@@ -203,7 +203,7 @@ impl Managed {
     }
 }
 
-/// Whether an operator has asked for an index to be moved away from a cell.
+/// Returns whether an operator has asked for an index to be moved away from a cell.
 fn is_to_move(world: &World<'_>, (app, index): (&str, u32), cell: usize) -> bool {
     let mut begun = world.script().steps.iter();
     begun.any(|step| match &step.what {
@@ -216,13 +216,13 @@ fn is_to_move(world: &World<'_>, (app, index): (&str, u32), cell: usize) -> bool
     })
 }
 
-/// What was wanted at this time and later.
+/// Returns the desired states at this time and later.
 fn in_force(wanted: &[Wanted], from_ms: u64) -> &[Wanted] {
     let later = wanted.partition_point(|w| w.at_ms <= from_ms);
     &wanted[later.saturating_sub(1)..]
 }
 
-/// Whether a user has said that it is to end.
+/// Returns whether a user has said that it is to end.
 fn is_unwanted(record: &AppRecord, asked: &Asked) -> bool {
     let ends = record.deleted || record.stopped;
     ends || record.uid != asked.wave.uid || asked.index >= record.definition.instances
@@ -235,13 +235,13 @@ fn is_heard(world: &World<'_>, node: usize) -> bool {
         && cell.is_some_and(|machine| !machine.ledger().cell().evacuating)
 }
 
-/// Whether no message to a manager can have been lost lately.
+/// Returns whether no message to a manager can have been lost lately.
 fn hears(world: &World<'_>, node: usize) -> bool {
     let since_ms = world.well_since_ms(node);
     since_ms.is_some_and(|since_ms| world.now_ms() >= since_ms + HEARD_MS)
 }
 
-/// Every index that is wanted runs once, if there is room.
+/// Every wanted index runs once if there is room.
 pub(super) fn what_is_wanted_runs(world: &World<'_>) -> Checked {
     let mut free: Vec<i64> = Vec::new();
     let mut runs: BTreeMap<_, Vec<(u32, String)>> = BTreeMap::new();
@@ -266,7 +266,7 @@ pub(super) fn what_is_wanted_runs(world: &World<'_>) -> Checked {
         let managers = world.all::<ManagerNode>().filter_map(ManagerNode::machine);
         let name = record.definition.app();
         let mut known = managers.filter_map(|machine| machine.status(name));
-        // nothing is done until it is put again
+        // nothing is done for such an app until it is put again
         if known.any(|status| status.went_back) {
             continue;
         }
@@ -303,7 +303,7 @@ pub(super) fn what_is_wanted_runs(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// Nothing is started, stopped or stored any more, but of apps that wait for room.
+/// Nothing is started, stopped or stored any more, except for apps that wait for room.
 pub(super) fn managers_rest(world: &World<'_>) -> Checked {
     if world.script().managers == 0 {
         return Ok(());
@@ -319,7 +319,7 @@ pub(super) fn managers_rest(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// Every command is answered; when nothing fails, not with an error of the manager's.
+/// Every command is answered, and while nothing fails not with an error of the manager.
 pub(super) fn commands_are_answered(world: &World<'_>) -> Checked {
     if let Some(node) = world.all::<ManagerNode>().find(|m| !m.commands.is_empty()) {
         let count = node.commands.len();
@@ -342,7 +342,7 @@ pub(super) fn commands_are_answered(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// One manager acts.
+/// Exactly one manager acts.
 pub(super) fn one_manager_acts(world: &World<'_>) -> Checked {
     let managers = world.all::<ManagerNode>().filter_map(ManagerNode::machine);
     let acting = managers.filter(|machine| machine.is_acting()).count();

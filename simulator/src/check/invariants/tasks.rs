@@ -1,4 +1,4 @@
-//! What managers promise of stored requests.
+//! The promises of managers about stored requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,12 @@ use crate::check::{
 pub(super) struct Tasks {
     /// The stored request of each instance that a manager has asked for.
     asked: BTreeMap<InstanceId, String>,
-    /// [`CellNode::changes`] of all cells at the last look.
+    /// The sum of [`CellNode::changes`] of all cells at the last look.
     changes: u64,
 }
 
 impl Tasks {
-    /// A manager sends an attempt; none if it is something else that it starts.
+    /// Records an attempt that a manager sends; none if the start is something else.
     pub(super) fn start(&mut self, request: &Request) -> Option<()> {
         let attempt = AttemptId::parse(&request.id)?;
         let all: Vec<u32> = (0..request.instances).collect();
@@ -39,7 +39,7 @@ impl Tasks {
         Some(())
     }
 
-    /// A manager stops an instance; none if it is of no stored request.
+    /// Checks a stop that a manager sends; none if the instance belongs to no stored request.
     pub(super) fn stop(&self, world: &World<'_>, instance: InstanceId) -> Option<Checked> {
         let id = self.asked.get(&instance)?;
         let script = world.script();
@@ -64,7 +64,7 @@ impl Tasks {
             for (index, runs) in runs(world, task) {
                 let distinct: BTreeSet<InstanceId> = runs.iter().copied().collect();
                 let (count, most) = match task.instances {
-                    // the same one on two cells is the business of another invariant
+                    // the same instance on two cells is a matter for another invariant
                     Some(_) => (distinct.len(), 1),
                     None => (runs.len(), 1 + task.retries as usize),
                 };
@@ -80,7 +80,7 @@ impl Tasks {
     }
 }
 
-/// What was started of a stored request, on all cells, by index.
+/// Returns the instances of a stored request that were started on any cell, by index.
 fn runs(world: &World<'_>, task: &ScriptTask) -> BTreeMap<u32, Vec<InstanceId>> {
     let mut runs: BTreeMap<u32, Vec<InstanceId>> = BTreeMap::new();
     for cell in world.all::<CellNode>() {
@@ -94,7 +94,7 @@ fn runs(world: &World<'_>, task: &ScriptTask) -> BTreeMap<u32, Vec<InstanceId>> 
     runs
 }
 
-/// Every stored request is over, and every manager says so; what was acknowledged is stored.
+/// Every stored request has ended, and every manager says so; every acknowledged one is stored.
 pub(super) fn every_stored_request_is_over(world: &World<'_>) -> Checked {
     let stored: BTreeMap<&str, _> = world.bucket().tasks().collect();
     let answers = world.all::<Client>().next().map(|client| &client.answers);
@@ -120,7 +120,7 @@ pub(super) fn every_stored_request_is_over(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// What was stored of an end is stored still, and it is what happened.
+/// Every stored end is still stored, and matches what happened.
 pub(super) fn results_are_kept_and_true(world: &World<'_>) -> Checked {
     let stored: BTreeMap<&str, _> = world.bucket().tasks().collect();
     for (id, end) in world.ends() {
@@ -151,7 +151,8 @@ pub(super) fn results_are_kept_and_true(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// Whether an index was placed as the instance of another request, as the stored result says, and that was started.
+/// Returns whether an index was placed as an instance of another request, according to the stored result, and that
+/// instance was started.
 fn shared_one_ran(world: &World<'_>, record: &TaskRecord, index: u32) -> bool {
     let mut named = record.shared.iter();
     named.any(|(request, indices)| {

@@ -5,11 +5,11 @@ use serde_json::json;
 use super::{BucketFault, Fault, Script, Step, What};
 use crate::random::Random;
 
-/// Managers are in office by then, if nothing fails.
+/// By this time managers hold the lease if nothing fails.
 const BEGIN_MS: u64 = 4_000;
 
 impl Script {
-    /// Apps, commands, crashes, drains, and faults of the bucket.
+    /// Draws apps, commands, crashes, drains, and faults of the bucket.
     pub(super) fn draw_managed(&mut self, last_ms: u64, random: &mut Random) {
         for n in 0..=random.place(3) {
             self.apps.push(format!("m{n}"));
@@ -27,11 +27,11 @@ impl Script {
         if random.chance(0.4) {
             self.draw_bucket(last_ms, random);
         }
-        // of numbers of its own: what a seed draws beside them stays the same
+        // from a separate stream, so that the other draws of a seed stay the same
         self.draw_moves(last_ms, &mut random.fork("moves", 0));
     }
 
-    /// Instances are moved, wherever they are then.
+    /// Draws moves of instances, wherever they are by then.
     fn draw_moves(&mut self, last_ms: u64, random: &mut Random) {
         if random.chance(0.6) {
             return;
@@ -73,7 +73,7 @@ impl Script {
         }
     }
 
-    /// A crash, or a fault of a manager or of the way to the bucket.
+    /// Draws a crash, or a fault of a manager or of its link to the bucket.
     fn draw_trouble(&self, last_ms: u64, random: &mut Random) -> Step {
         let at_ms = BEGIN_MS + random.below(last_ms - BEGIN_MS);
         let for_ms = length_ms(random);
@@ -103,7 +103,7 @@ impl Script {
         Step { at_ms, what }
     }
 
-    /// A cell is drained, and mostly started again.
+    /// Draws a drain of a cell, which is usually started again.
     fn draw_drain(&mut self, last_ms: u64, random: &mut Random) {
         let node = self.auctioneers + random.place(self.cells.len());
         let at_ms = BEGIN_MS + random.below(last_ms - BEGIN_MS);
@@ -167,7 +167,7 @@ fn length_ms(random: &mut Random) -> u64 {
     length_ms * random.range(5, 15).unsigned_abs() / 10
 }
 
-/// What an app's definition says beside its request, and its memory.
+/// Draws the rules of an app's definition, and its memory.
 fn rules(random: &mut Random) -> (serde_json::Value, i64) {
     let order = ["start-first", "start-first", "stop-first"][random.place(3)];
     let min_healthy = ["0s", "2s", "6s"][random.place(3)];

@@ -5,14 +5,14 @@ use serde_json::json;
 use super::{Script, Step, What};
 use crate::random::Random;
 
-/// Managers are in office by then, if nothing fails.
+/// By this time managers hold the lease if nothing fails.
 const BEGIN_MS: u64 = 4_000;
 
 /// A request that managers store, with an id of its own.
 #[derive(Clone, Debug)]
 pub(in crate::check) struct ScriptTask {
     pub(in crate::check) id: String,
-    /// None of a task.
+    /// None for a task.
     pub(in crate::check) instances: Option<u32>,
     pub(in crate::check) memory_mb: i64,
     /// How long a run takes, and its exit code.
@@ -24,7 +24,7 @@ pub(in crate::check) struct ScriptTask {
 }
 
 impl ScriptTask {
-    /// As a client sends it.
+    /// Returns the body that a client sends.
     pub(in crate::check) fn body(&self) -> String {
         let mut body = json!({
             "id": self.id, "app": "stored", "memory_mb": self.memory_mb, "disk_mb": 1,
@@ -45,7 +45,7 @@ impl ScriptTask {
 }
 
 impl Script {
-    /// Stored requests in most of the runs with managers, their repeats and cancellations, and further faults.
+    /// Draws stored requests in most of the runs with managers, with repeats, cancellations and further faults.
     pub(super) fn draw_tasks(&mut self, last_ms: u64, random: &mut Random) {
         if !random.chance(0.7) {
             return;

@@ -1,5 +1,5 @@
-//! Rules of the protocol are broken on purpose, one at a time: messages of one kind are lost, or say less. Each
-//! time a promise must be seen to be broken, or the check would prove nothing.
+//! Breaks rules of the protocol on purpose, one at a time: messages of one kind are lost or say less. Each time, a
+//! broken promise must be detected, or the check would prove nothing.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(super) fn is(message: &Message, pattern: &str) -> bool {
     crate::check::bus::Subscription::to(pattern).matches(&message.subject)
 }
 
-/// Changes the body of what is sent there.
+/// Changes the bodies of messages on a subject.
 pub(super) fn rewrite(message: &mut Message, pattern: &str, change: fn(&mut Value)) -> bool {
     if is(message, pattern)
         && let Ok(mut body) = serde_json::from_slice::<Value>(&message.body)
@@ -36,7 +36,7 @@ pub(super) fn rewrite(message: &mut Message, pattern: &str, change: fn(&mut Valu
     true
 }
 
-/// One rule, how it is broken, in which runs that is seen, and what is seen.
+/// A rule, how it is broken, in which runs that is detected, and as what.
 struct Case {
     rule: &'static str,
     broken: Meddle,
@@ -44,7 +44,7 @@ struct Case {
     promise: &'static str,
 }
 
-/// Runs in which it must be seen once. Each is played without the break, too.
+/// Number of runs in which it must be detected at least once. Each is also played without the break.
 const RUNS: u64 = 40;
 
 const CASES: [Case; 15] = [
@@ -146,18 +146,18 @@ const CASES: [Case; 15] = [
     },
 ];
 
-/// Six copies of a request in the same moment: both auctioneers get some.
+/// Returns a script with six copies of a request at the same moment, so that both auctioneers get some.
 fn burst(seed: u64) -> Script {
     let asks: Vec<(u64, What)> = (0..6).map(|_| (3_000, What::Ask(0))).collect();
     let script = script(&asks);
     Script { seed, ..script }
 }
 
-/// When a cell returns that was lost.
+/// When a lost cell returns.
 const RETURNS_MS: u64 = 35_000;
 
-/// A cell is lost. Later the auctioneers miss something, and are asked again: what it ran is started elsewhere.
-/// Then the cell returns.
+/// Returns a script in which a cell is lost. Later the auctioneers miss something and are asked again, so that its
+/// instances are started elsewhere. Then the cell returns.
 fn returns(seed: u64) -> Script {
     let missed = |node| (21_000, fails(node, Fault::Freeze, 2_000));
     let script = script(&[
@@ -170,7 +170,7 @@ fn returns(seed: u64) -> Script {
     Script { seed, ..script }
 }
 
-/// As [`returns`], and both auctioneers are killed in between, and started again 5 s after this time.
+/// Like [`returns`], but both auctioneers are killed in between, and restarted 5 s after this time.
 fn returns_to(seed: u64, killed_ms: u64) -> Script {
     let mut script = returns(seed);
     let killed = |node| super::Step {
@@ -181,13 +181,13 @@ fn returns_to(seed: u64, killed_ms: u64) -> Script {
     script
 }
 
-/// Whether it asks the cells for the ids of all that they run.
+/// Returns whether it asks the cells for the ids of all that they run.
 fn compares(message: &Message) -> bool {
     let text = std::str::from_utf8(&message.body);
     is(message, "instances") && text.is_ok_and(|text| text.contains("ids_only"))
 }
 
-/// As [`returns`], while the auctioneers lose messages.
+/// Like [`returns`], while the auctioneers lose messages.
 fn returns_unheard(seed: u64) -> Script {
     let mut script = returns(seed);
     let loses = |node| super::Step {
@@ -198,7 +198,7 @@ fn returns_unheard(seed: u64) -> Script {
     script
 }
 
-/// A rep stands still while another one is started in its place.
+/// Returns a script in which a rep is suspended while another one is started in its place.
 fn replaced_rep(seed: u64) -> Script {
     let script = script(&[
         (5_000, fails(2, Fault::Freeze, 30_000)),
@@ -207,7 +207,7 @@ fn replaced_rep(seed: u64) -> Script {
     Script { seed, ..script }
 }
 
-/// An auctioneer stands still while another one is started in its place.
+/// Returns a script in which an auctioneer is suspended while another one is started in its place.
 fn replaced_auctioneer(seed: u64) -> Script {
     let script = script(&[
         (5_000, fails(0, Fault::Freeze, 5_000)),

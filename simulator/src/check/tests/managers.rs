@@ -1,4 +1,4 @@
-//! Managers in the check: what they keep running, and that a broken rule of theirs is seen.
+//! Managers in the check: what they keep running, and that a broken rule is detected.
 
 use serde_json::Value;
 
@@ -17,10 +17,10 @@ use crate::{
     },
 };
 
-/// The nodes of the managers: two auctioneers and two cells come before them.
+/// The first node of the managers; two auctioneers and two cells come before them.
 const M0: usize = 4;
 
-/// Two managers that are told of one app of two instances, and these steps.
+/// Returns a script with two managers, which are told of one app of two instances, and these steps.
 fn managed(seed: u64, steps: &[(u64, What)]) -> Script {
     let put =
         r#"put {"app":"m0","instances":2,"memory_mb":50,"disk_mb":1,"run":{"command":["sleep"]}}"#;
@@ -46,13 +46,13 @@ fn bucket(fault: BucketFault, for_ms: u64) -> What {
     What::Bucket { fault, for_ms }
 }
 
-/// Both managers are started again.
+/// Returns a script in which both managers are restarted.
 fn restarts(seed: u64) -> Script {
     let restart = |n| (20_000, fails(M0 + n, Fault::Restart, 1_000));
     managed(seed, &[restart(0), restart(1)])
 }
 
-/// The app is scaled down.
+/// Returns a script in which the app is scaled down.
 fn scaled(seed: u64) -> Script {
     managed(seed, &[(20_000, command("scale 1"))])
 }
@@ -63,7 +63,7 @@ enum Broken {
     Bucket(MeddleState),
 }
 
-/// One rule, how it is broken, in which run that is seen, and what is seen.
+/// A rule, how it is broken, in which run that is detected, and as what.
 struct Case {
     rule: &'static str,
     broken: Broken,
@@ -140,7 +140,7 @@ fn every_broken_rule_of_managers_is_seen() {
     }
 }
 
-/// How many managed instances run at the end, after every promise held.
+/// Returns how many managed instances run at the end, after checking that every promise holds.
 fn instances_after(script: &Script) -> usize {
     let mut world = World::begun(script, true);
     let mut report = CheckReport::default();
@@ -180,7 +180,7 @@ fn what_a_server_that_is_behind_shows_stops_nothing() {
     }
 }
 
-/// An app is put while the server is behind: its managers are shown a bucket without it, and then the app again.
+/// An app is put while the server is behind: its managers are shown a bucket without it, and later the app again.
 #[test]
 fn an_app_that_is_shown_late_is_not_started_again() {
     for seed in 1..=4 {

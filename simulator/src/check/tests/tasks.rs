@@ -1,4 +1,4 @@
-//! Stored requests in the check: what becomes of them, and that a broken rule is seen.
+//! Stored requests in the check: how they end, and that a broken rule is detected.
 
 use shared::wire::TaskState::{self, Cancelled, Failed, Placed, Succeeded};
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Two auctioneers, two cells of 200 MiB and two managers, these stored requests, and these steps.
+/// Returns a script with two auctioneers, two cells of 200 MiB, two managers, these stored requests, and these steps.
 fn stored(seed: u64, tasks: Vec<ScriptTask>, steps: &[(u64, What)]) -> Script {
     Script {
         seed,
@@ -37,7 +37,7 @@ fn task(n: usize, memory_mb: i64) -> ScriptTask {
     }
 }
 
-/// How each stored request ended, after every promise held.
+/// Returns how each stored request ended, after checking that every promise holds.
 fn ends(script: &Script) -> Vec<TaskState> {
     let (violation, timeline) = invariants::play(script, true, &mut CheckReport::default());
     assert_eq!(violation, None, "{}", timeline.join("\n"));
@@ -78,8 +78,8 @@ fn stored_requests_end_as_they_should() {
     assert_eq!(ends(&stored(1, tasks, &steps)), expected);
 }
 
-/// The task finds no room by the one auctioneer, while the other one stands still with its first attempt, or with a
-/// later one. Then there is room, and the one that stood still goes on.
+/// The task finds no room according to one auctioneer, while the other one is suspended with its first attempt or a
+/// later one. Then there is room, and the suspended one resumes.
 #[test]
 fn an_auctioneer_that_stood_still_starts_no_attempt_that_was_given_up() {
     for seed in 0..40 {
@@ -108,7 +108,7 @@ fn what_is_broken_for_stored_requests_is_seen() {
     let script = || stored(1, vec![task(0, 10)], &[(5_000, What::Submit(0))]);
     let whole = script();
     assert_eq!(ends(&whole), [TaskState::Succeeded]);
-    // an answer says that a task found no room, and it runs
+    // an answer claims that a task found no room, although it runs
     let mut world = World::begun(&whole, true);
     world.meddle(|now_ms, m| {
         now_ms > 10_000
@@ -145,7 +145,7 @@ fn what_only_the_watch_says_of_a_write_is_enough() {
     assert_eq!(seen, None, "{}", timeline.join("\n"));
 }
 
-/// Two durable requests of one app that begin in the same moment are placed as the same instances, and their results
+/// Two durable requests of one app that begin at the same moment are placed as the same instances, and their results
 /// say so.
 #[test]
 fn what_is_placed_as_another_request_s_instance_is_told() {

@@ -1,4 +1,4 @@
-//! How a fault begins and ends for a node.
+//! How a fault of a node begins and ends.
 
 use super::{Arrived, Happening, World};
 use crate::check::script::Fault;
@@ -77,7 +77,7 @@ impl World<'_> {
         }
     }
 
-    /// What waited for the program reaches it, in the order of each subscription.
+    /// Delivers what waited for the program, in the order of each subscription.
     fn thaw(&mut self, n: usize) {
         for arrival in std::mem::take(&mut self.places[n].waiting) {
             let overtake_us = self.random.below(self.script.overtake_us + 1);
@@ -112,7 +112,7 @@ impl World<'_> {
         self.act(n, |node, now_ms, out| node.begin(now_ms, life, out));
     }
 
-    /// The end of a connection (true), or its return, is noticed by both sides.
+    /// Lets both sides notice the end of a connection (true) or its return.
     pub(super) fn notice(&mut self, n: usize, down: bool) {
         let place = &mut self.places[n];
         if place.noticed == down
@@ -129,7 +129,7 @@ impl World<'_> {
     }
 }
 
-/// The fault in the timeline.
+/// Describes the fault in the timeline.
 pub(super) fn text(fault: Fault) -> String {
     match fault {
         Fault::Freeze => "its program stands still".to_owned(),

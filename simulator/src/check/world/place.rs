@@ -11,32 +11,32 @@ pub(super) struct Place {
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) life: u32,
     pub(super) alive: bool,
-    /// It starts as soon as it has a connection.
+    /// Whether it starts as soon as it has a connection.
     pub(super) starts: bool,
     pub(super) frozen: u32,
     pub(super) cut: u32,
-    /// The server and the node know that the connection ended.
+    /// Whether the server and the node know that the connection ended.
     pub(super) noticed: bool,
-    /// The node stands still: it learns later that the connection ended, or is back.
+    /// Whether the node is suspended and learns only later that the connection ended or is back.
     pub(super) unnoticed: bool,
-    /// How many faults keep the program down.
+    /// Number of faults that keep the program down.
     pub(super) down: u32,
     pub(super) slow_us: u64,
     pub(super) dropping: u32,
     pub(super) dropped: bool,
-    /// What waits for a frozen program.
+    /// Messages that wait for a suspended program.
     pub(super) waiting: Vec<Arrival>,
-    /// What waits for a connection.
+    /// Messages that wait for a connection.
     pub(super) unsent: Vec<Message>,
     pub(super) unsent_is_lost: bool,
     pub(super) wake_us: u64,
-    /// The millisecond of its last timer, and how many there were in it.
+    /// The millisecond of its last timer, and the number of timers in it.
     pub(super) wakes: (u64, u32),
     /// When the last message left for the server, and arrived on each subscription.
     pub(super) up_us: u64,
     pub(super) down_us: u64,
     pub(super) subscription_us: Vec<u64>,
-    /// Faults of it that go on, and when the last one ended.
+    /// Number of its faults in progress, and when the last one ended.
     pub(super) failing: u32,
     pub(super) mended_ms: u64,
     pub(super) link: StateLink,
@@ -72,13 +72,13 @@ impl Place {
         }
     }
 
-    /// Whether any fault of its goes on.
+    /// Returns whether any of its faults is in progress.
     pub(super) fn fails(&self) -> bool {
         let faults = [self.frozen, self.cut, self.dropping, self.down];
         self.slow_us > 0 || faults.iter().any(|faults| *faults > 0)
     }
 
-    /// The program is no more, killed or by itself.
+    /// Marks the program as ended, killed or by itself.
     pub(super) fn ends(&mut self) {
         self.alive = false;
         self.waiting.clear();
@@ -86,7 +86,7 @@ impl Place {
         self.link.watch = None;
     }
 
-    /// When the last message from it reaches the server, or the last one for it arrives.
+    /// Returns when the last message from it reaches the server, or the last one for it arrives.
     pub(super) fn last_arrival_us(&self) -> u64 {
         let arrivals = self.subscription_us.iter().copied();
         arrivals.fold(self.up_us.max(self.down_us), u64::max)

@@ -1,10 +1,10 @@
-//! The ways of messages: from a node to the server, and from there to all that listen.
+//! The routes of messages: from a node to the server, and from there to all that listen.
 
 use super::{Arrival, Arrived, Happening, World};
 use crate::check::bus::Message;
 
 impl World<'_> {
-    /// A message leaves a node.
+    /// Sends a message from a node.
     pub(super) fn send(&mut self, n: usize, mut message: Message) {
         let now_ms = self.now_ms();
         if self
@@ -25,7 +25,7 @@ impl World<'_> {
         self.queue.add(place.up_us, Happening::Sent(message));
     }
 
-    /// The server hands a message to all that listen.
+    /// Delivers a message from the server to all that listen.
     pub(super) fn route(&mut self, message: &Message) {
         let mut heard = false;
         let mut group: Vec<(usize, usize)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The way between managers and the bucket, and what fails there.
+//! The link between managers and the bucket, and its faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +13,20 @@ use crate::{
     check::{manager::ManagerNode, script::BucketFault},
 };
 
-/// How long it takes at most until a manager notices that its watch has missed something.
+/// The longest time until a manager notices that its watch has missed something.
 const NOTICED_MS: u64 = 5_000;
 
 /// The connection of a manager to the bucket.
 #[derive(Debug, Default)]
 pub(in crate::check) struct StateLink {
-    /// How many faults keep it down.
+    /// Number of faults that keep it down.
     pub(super) cut: u32,
     pub(super) watch: Option<u64>,
-    /// The watch shows nothing more.
+    /// Whether the watch shows nothing more.
     ended: bool,
-    /// The watch has missed something, and the manager will notice.
+    /// Whether the watch has missed something, which the manager will notice.
     gap: bool,
-    /// The watch is read from a server that is behind.
+    /// Whether the watch is read from a server that is behind.
     behind: bool,
     up_us: u64,
     ended_us: u64,
@@ -36,27 +36,27 @@ pub(in crate::check) struct StateLink {
 /// A key, its revision and its value.
 type Value = (String, Revision, Option<Bytes>);
 
-/// The bucket, what is known of its past, and what is wrong with it.
+/// The bucket, its known past, and its faults.
 #[derive(Debug, Default)]
 pub(in crate::check) struct State {
     pub(super) bucket: Bucket,
     down: u32,
     loses_answers: u32,
     watch_slow_us: u64,
-    /// Writes that are stored when it is there again, without an answer.
+    /// Writes that are stored, without an answer, when the bucket is back.
     late: Vec<StateWrite>,
-    /// Failovers that go on, and what a server that is behind holds.
+    /// Failovers in progress, and the content of a server that is behind.
     fails_over: u32,
     behind: Vec<Value>,
-    /// It was purged, and nobody has noticed yet.
+    /// Whether it was purged without anybody having noticed yet.
     purged: bool,
-    /// What was wanted, and since when.
+    /// The desired states, and since when.
     pub(super) wanted: Vec<Wanted>,
-    /// How stored requests ended, as it was stored first.
+    /// How stored requests ended, as first stored.
     pub(super) ends: BTreeMap<String, TaskEnd>,
 }
 
-/// What was wanted from a moment on.
+/// The desired state from a moment on.
 #[derive(Debug)]
 pub(in crate::check) struct Wanted {
     pub(in crate::check) at_ms: u64,
@@ -65,7 +65,7 @@ pub(in crate::check) struct Wanted {
 }
 
 impl World<'_> {
-    /// A manager asks the bucket.
+    /// Sends a request of a manager to the bucket.
     pub(super) fn ask_state(&mut self, n: usize, request: StateRequest) {
         let travel_us = 100 + self.random.below(400);
         let place = &mut self.places[n];
@@ -78,7 +78,7 @@ impl World<'_> {
         self.queue.add(link.up_us, asked);
     }
 
-    /// What a manager asks reaches the bucket.
+    /// Handles a manager's request that reaches the bucket.
     pub(super) fn state_asked(&mut self, n: usize, life: u32, request: StateRequest) {
         if self.state.down > 0 {
             if let StateRequest::Write(write) = request
@@ -133,14 +133,14 @@ impl World<'_> {
         }
     }
 
-    /// A manager is shown that the bucket was purged.
+    /// Records that a manager is shown that the bucket was purged.
     fn noticed_purge(&mut self) {
         if std::mem::take(&mut self.state.purged) {
             self.note_wanted();
         }
     }
 
-    /// The server that is behind catches up, or what it holds is of no use any more.
+    /// Lets the server that is behind catch up, or discards its content if that is obsolete.
     fn caught_up(&mut self, shows: bool) {
         let behind = std::mem::take(&mut self.state.behind);
         let rest = || self.state.bucket.values().into_iter();
@@ -181,12 +181,12 @@ impl World<'_> {
         result
     }
 
-    /// When a manager has started, stopped or stored something last.
+    /// Returns when a manager last started, stopped or stored something.
     pub(in crate::check) fn worked_ms(&self) -> u64 {
         self.worked.values().copied().max().unwrap_or(0)
     }
 
-    /// The apps of which a manager says so: their names, and the uids of all their creations.
+    /// Returns the apps for which `so` holds according to a manager: their names, and the uids of all their creations.
     pub(in crate::check) fn apps_that(&self, so: impl Fn(&AppStatus) -> bool) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for machine in self.all::<ManagerNode>().filter_map(ManagerNode::machine) {
@@ -203,7 +203,7 @@ impl World<'_> {
         names
     }
 
-    /// A stored request may be over.
+    /// Records the end of a stored request if the write contains one.
     fn note_end(&mut self, write: &StateWrite) {
         let (Some(id), Some(value)) = (write.key.strip_prefix(TASKS), &write.value) else {
             return;
@@ -214,10 +214,10 @@ impl World<'_> {
         }
     }
 
-    /// What is wanted is something else now.
+    /// Records that the desired state has changed.
     fn note_wanted(&mut self) {
         let mut apps = self.state.bucket.apps();
-        // what a purge has removed is wanted until a manager can know of it
+        // apps removed by a purge are wanted until a manager can know of it
         let last = self.state.wanted.last().filter(|_| self.state.purged);
         let names: Vec<String> = apps.iter().map(|a| a.definition.app().to_owned()).collect();
         let gone = last.into_iter().flat_map(|last| &last.apps);
@@ -230,7 +230,7 @@ impl World<'_> {
         });
     }
 
-    /// The bucket says something to a manager.
+    /// Sends a message of the bucket to a manager.
     fn tell_state(&mut self, n: usize, answer: StateAnswer) {
         if self.meddle_state.is_some_and(|meddle| !meddle(&answer)) {
             return;
@@ -259,12 +259,12 @@ impl World<'_> {
         self.queue.add(at_us, Happening::Arrives(Box::new(arrival)));
     }
 
-    /// It did not arrive, as the manager has no connection to the bucket.
+    /// Handles a message of the bucket that did not arrive because the manager has no connection.
     pub(super) fn state_unheard(&mut self, n: usize, answer: &StateAnswer) {
         self.places[n].link.gap |= answer.watch().is_some();
     }
 
-    /// A manager has a connection to the bucket again.
+    /// Handles that a manager has a connection to the bucket again.
     pub(super) fn link_mended(&mut self, n: usize) {
         let link = &mut self.places[n].link;
         if std::mem::take(&mut link.gap) {
@@ -272,7 +272,7 @@ impl World<'_> {
         }
     }
 
-    /// A manager's watch has ended; it notices within this time.
+    /// Ends a manager's watch, which it notices within this time.
     fn break_watch(&mut self, n: usize, within_ms: u64) {
         let at_us = self.now_us + self.random.below(within_ms * 1_000 + 1);
         let place = &mut self.places[n];
@@ -295,7 +295,7 @@ impl World<'_> {
         }
     }
 
-    /// Something is wrong with the bucket from now on, or happens to it now.
+    /// Begins a fault of the bucket.
     pub(super) fn bucket_fails(&mut self, fault: BucketFault) {
         match fault {
             BucketFault::Down => self.state.down += 1,
@@ -330,7 +330,7 @@ impl World<'_> {
         }
     }
 
-    /// The bucket is another one: no server is behind.
+    /// Handles that the bucket was replaced: no server is behind any more.
     fn replaced(&mut self) {
         self.state.behind = self.state.bucket.values();
         self.caught_up(false);
@@ -363,7 +363,7 @@ impl World<'_> {
         }
     }
 
-    /// Somebody deletes keys, one after the other.
+    /// Deletes keys one by one.
     fn delete_keys(&mut self, prefix: &str) {
         for key in self.state.bucket.keys(prefix) {
             self.store(&StateWrite {

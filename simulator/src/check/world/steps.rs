@@ -1,4 +1,4 @@
-//! What a step of the script does.
+//! The steps of the script.
 
 use manager::MoveOrder;
 
@@ -64,7 +64,7 @@ impl World<'_> {
                     self.fail(*node, *fault);
                 } else {
                     self.mend(*node, *fault);
-                    // messages flow when those that were held up have arrived
+                    // messages flow once those that were held up have arrived
                     let last_us = self.places[*node].last_arrival_us();
                     let at_us = last_us.max(self.now_us);
                     self.queue.add(at_us, Happening::CaughtUp(Some(*node)));
@@ -83,7 +83,7 @@ impl World<'_> {
         }
     }
 
-    /// An operator asks for the move of a step: every manager that can hear it does.
+    /// Sends the move order of a step to every manager that can hear it.
     fn move_instance(
         &mut self,
         n: usize,
@@ -121,7 +121,7 @@ impl World<'_> {
         self.revive(node);
     }
 
-    /// The fault of a step begins.
+    /// Begins the fault of a step.
     fn begin_fault(&mut self, n: usize, name: &'static str, for_ms: u64, report: &mut CheckReport) {
         *report.faults.entry(name).or_default() += 1;
         self.faults += 1;
@@ -135,14 +135,14 @@ impl World<'_> {
         self.timeline.add(self.now_us, who, what);
     }
 
-    /// A client asks for what a request of the script says.
+    /// Has a client send a request of the script.
     pub(super) fn ask(&mut self, request: usize) -> u64 {
         let asked = &self.script.requests[request];
         let mut body = serde_json::json!({
             "id": asked.id, "app": asked.app, "instances": asked.instances,
             "memory_mb": asked.memory_mb, "disk_mb": 1, "run": { "command": ["sleep"] },
         });
-        // of each size of requests one asks for devices: two of them fit on one
+        // one request of each size asks for devices, two of which fit on one
         if asked.memory_mb == 100 {
             body["devices"] = serde_json::json!({ "card": { "count": 1, "amount": CARD / 2 } });
         }
@@ -152,7 +152,7 @@ impl World<'_> {
         self.say("start", &body.to_string())
     }
 
-    /// A client has a stored request of the script stored; returns the number of its message.
+    /// Has a client submit a stored request of the script; returns the number of its message.
     pub(super) fn submit(&mut self, task: usize) -> u64 {
         let stored = &self.script.tasks[task];
         let number = self.say(&format!("task.{}", stored.id), &stored.body());
@@ -160,7 +160,7 @@ impl World<'_> {
         number
     }
 
-    /// A client sends a request; returns its number.
+    /// Has a client send a request; returns its number.
     pub(super) fn say(&mut self, subject: &str, body: &str) -> u64 {
         let client = self.script.machines();
         let mut number = 0;

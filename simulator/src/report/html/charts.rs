@@ -10,7 +10,7 @@ use crate::report::charted::{KINDS, Kind, Quantity, USED, quantities};
 use crate::report::markup::w;
 use crate::report::number::Unit;
 
-/// Every quantity over time, and the load per cell of each policy.
+/// Renders every quantity over time, and the load per cell of each policy.
 pub(super) fn over_time(outcome: &SimOutcome) -> Markup {
     let runs = &outcome.runs;
     let (constant, changing): (Vec<&Quantity>, Vec<&Quantity>) =
@@ -81,7 +81,7 @@ fn load_bands(outcome: &SimOutcome) -> Markup {
     }
 }
 
-/// The chart for a screen reader.
+/// Describes the chart for a screen reader.
 fn lines_label(what: &Quantity, outcome: &SimOutcome) -> String {
     let mut label = format!("{} over time.", what.title);
     for run in &outcome.runs {
@@ -106,7 +106,7 @@ fn band_label(policy: &str, series: &[Sample]) -> String {
     format!("Load per cell under {policy}; at the end {used} in all, from {least} to {most}.")
 }
 
-/// Waits, rounds and loads of every policy; those with all counts in one class are folded.
+/// Renders waits, rounds and loads of every policy; histograms with all counts in one class are folded.
 pub(super) fn histograms(outcome: &SimOutcome) -> Markup {
     if outcome.runs.is_empty() {
         return html! {};
@@ -152,7 +152,7 @@ fn kind_of_runs(kind: &Kind, outcome: &SimOutcome) -> Markup {
     }
 }
 
-/// The samples of every run as columns, rounded to what a screen can show.
+/// Returns the samples of every run as columns, rounded to what a screen can show.
 pub(super) fn series(outcome: &SimOutcome) -> Value {
     outcome
         .runs
@@ -180,7 +180,7 @@ fn columns(runs: &[SimRun], samples: &[Sample]) -> Value {
     Value::Object(columns)
 }
 
-/// The unit in which the script shows each field.
+/// Returns the unit in which the script shows each field.
 pub(super) fn units(runs: &[SimRun]) -> Value {
     let name = |unit| match unit {
         Unit::Mebibytes => "mib",

@@ -13,7 +13,7 @@ use crate::report::number::{Unit, counted, significant, whole};
 use crate::report::table::{self, Group, Row};
 use crate::seeds;
 
-/// The summary: a card for each policy.
+/// Renders the summary: a card for each policy.
 pub(super) fn cards(outcome: &SimOutcome) -> Markup {
     if outcome.runs.is_empty() {
         return html! { p.none { "No policy was simulated." } };
@@ -38,7 +38,7 @@ pub(super) fn cards(outcome: &SimOutcome) -> Markup {
     }
 }
 
-/// The outcomes of all instances: placed, waiting, unplaced.
+/// Renders the outcomes of all instances: placed, waiting, unplaced.
 fn outcome_bar(figures: &Figures) -> Markup {
     let outcomes = [
         ("placed", figures.placed),
@@ -60,7 +60,7 @@ fn outcome_bar(figures: &Figures) -> Markup {
             @for (class, count, x) in bars {
                 @let (left, wide) = (format!("{}%", Len(x)), format!("{}%", Len(width(count))));
                 rect class=(class) x=(left) width=(wide) height="10" {}
-                // not only by colour
+                // not distinguished by colour alone
                 @if class == "unplaced" && count > 0 {
                     rect.hatch x=(left) width=(wide) height="10" {}
                 }
@@ -131,14 +131,14 @@ fn highlights(run: &SimRun) -> Vec<(&'static str, String)> {
     shown
 }
 
-/// The largest distance from the best, of resources; of instances where no resource is counted.
+/// Returns the largest gap among resources, or that of instances if no resource is counted.
 fn worst(gaps: &BTreeMap<String, f64>) -> Option<f64> {
     let resources = gaps.iter().filter(|(of, _)| *of != "instances");
     let worst = resources.map(|(_, gap)| *gap).max_by(f64::total_cmp);
     worst.or_else(|| gaps.values().copied().next())
 }
 
-/// The figures over all seeds, where several were simulated.
+/// Renders the figures over all seeds if several were simulated.
 pub(super) fn over_seeds(outcome: &SimOutcome) -> Markup {
     let Some(seeds) = &outcome.seeds else {
         return html! {};
@@ -187,7 +187,7 @@ pub(super) fn over_seeds(outcome: &SimOutcome) -> Markup {
     }
 }
 
-/// What was given of each resource as the demand of a trace grew; all but the first are folded.
+/// Renders what was given of each resource as the demand of a trace grew; all but the first are folded.
 pub(super) fn demand_steps(outcome: &SimOutcome) -> Markup {
     let tables = demand::tables(outcome);
     let Some((first, others)) = tables.split_first() else {
@@ -243,7 +243,7 @@ fn label(path: &str) -> String {
     format!("{group}: {label}{unit}")
 }
 
-/// All figures; those that are the same under all policies are folded.
+/// Renders all figures; those that are the same under all policies are folded.
 pub(super) fn table(outcome: &SimOutcome) -> Markup {
     if outcome.runs.is_empty() {
         return html! {};

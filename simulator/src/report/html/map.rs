@@ -1,4 +1,4 @@
-//! The instance map: a row for each cell, a block for each instance, as wide as its memory.
+//! The instance map: a row for each cell with a block for each instance, as wide as its memory.
 
 use base64::Engine as _;
 use maud::{Markup, PreEscaped, html};
@@ -11,27 +11,28 @@ use crate::report::markup::{Esc, Len, w};
 use crate::report::number::{Unit, clean, counted, percent};
 use crate::report::palette::{Apps, NAMED, class};
 
-/// Blocks drawn as SVG, readable without a script; more are drawn by the script on canvases.
+/// Maximum number of blocks drawn as SVG, readable without a script; if there are more, the script draws them on
+/// canvases.
 const SVG_BLOCKS: usize = 4_000;
-/// Rows in one image: browsers limit the size of a canvas.
+/// Maximum number of rows in one image, as browsers limit the size of a canvas.
 const CHUNK: usize = 128;
-/// Bytes of a page that blocks, the names of their apps, and the cells may take.
+/// Maximum size in a page, in bytes, of blocks, the names of their apps, and the cells.
 const BUDGET: usize = 3_600_000;
 
 /// How all maps of a report are drawn.
 pub(super) struct Style {
-    /// By the script, on canvases.
+    /// Whether the script draws them, on canvases.
     pub(super) canvas: bool,
-    /// From one row to the next, pixels.
+    /// Distance from one row to the next, in pixels.
     pitch: usize,
-    /// Memory that fills the whole width, MiB.
+    /// Memory that fills the whole width, in MiB.
     widest_mb: i64,
-    /// Room for the names of cells and a share, characters.
+    /// Room for the names of cells and a share, in characters.
     label_chars: usize,
 }
 
 impl Style {
-    /// Chosen by the number of blocks and cells.
+    /// Chooses a style by the number of blocks and cells.
     pub(super) fn new(outcome: &SimOutcome) -> Self {
         let cells = || outcome.runs.iter().flat_map(|run| &run.cells);
         let blocks: usize = cells().map(|cell| cell.instances.len()).sum();
@@ -70,13 +71,13 @@ impl Style {
         self.pitch >= 14
     }
 
-    /// Between two rows, pixels.
+    /// Returns the gap between two rows, in pixels.
     fn gap(&self) -> usize {
         if self.labelled() { 3 } else { 1 }
     }
 }
 
-/// Bytes of a page that blocks and the names of their apps may take, once the cells are there.
+/// Returns how many bytes of a page the blocks and the names of their apps may take besides the cells.
 fn budget(outcome: &SimOutcome) -> usize {
     let cells = outcome.runs.iter().flat_map(|run| &run.cells);
     BUDGET.saturating_sub(cells.map(|cell| cell.cell.len() + 24).sum())
@@ -88,7 +89,7 @@ fn held_mb(cell: &CellEnd) -> i64 {
         .fold(0, |sum, i| sum.saturating_add(i.memory_mb.max(0)))
 }
 
-/// The section of the maps, and what the script needs to draw them.
+/// Renders the section of the maps, and returns what the script needs to draw them.
 pub(super) fn section(outcome: &SimOutcome, apps: &Apps<'_>, style: &Style) -> (Markup, Value) {
     if outcome.runs.is_empty() {
         return (html! {}, Value::Null);
@@ -129,10 +130,10 @@ pub(super) fn section(outcome: &SimOutcome, apps: &Apps<'_>, style: &Style) -> (
     (markup, data)
 }
 
-/// The map of one run.
+/// Renders the map of one run.
 fn map(outcome: &SimOutcome, run: usize, apps: &Apps<'_>, style: &Style) -> Markup {
     let cells = &outcome.runs[run].cells;
-    // each zone with the number of cells before it
+    // each zone, with the number of cells before it
     let zones = cells
         .chunk_by(|a, b| a.zone == b.zone)
         .scan(0, |before, zone| {
@@ -159,7 +160,7 @@ fn map(outcome: &SimOutcome, run: usize, apps: &Apps<'_>, style: &Style) -> Mark
     }
 }
 
-/// The legend of the maps.
+/// Renders the legend of the maps.
 fn legend(outcome: &SimOutcome, apps: &Apps<'_>) -> Markup {
     let cells = || outcome.runs.iter().flat_map(|r| &r.cells);
     let instances = || cells().flat_map(|c| &c.instances);
@@ -238,7 +239,7 @@ fn labels(cells: &[CellEnd]) -> Markup {
     }
 }
 
-/// Tracks (the cells' memory), and on them blocks, or bars that the canvas will cover.
+/// Renders tracks (the cells' memory) with blocks on them, or bars that the canvas will cover.
 fn plot(cells: &[CellEnd], (run, first): (usize, usize), apps: &Apps<'_>, style: &Style) -> Markup {
     let height = cells.len() * style.pitch;
     let zone = cells.first().map_or("", |cell| cell.zone.as_str());
@@ -275,7 +276,7 @@ fn plot(cells: &[CellEnd], (run, first): (usize, usize), apps: &Apps<'_>, style:
     }
 }
 
-/// A bar for each cell that has some of this memory, all of them as one shape.
+/// Renders a bar for each cell that has some of this memory, all of them as one shape.
 fn bars(
     out: &mut String,
     class: &str,
@@ -351,7 +352,7 @@ fn blocks(
     }
 }
 
-/// The tooltip: cell, app, index, memory.
+/// Returns the tooltip: cell, app, index, memory.
 fn describe(cell: &CellEnd, instance: &InstanceEnd, app: Option<&str>) -> String {
     let mut text = format!("{}: {}", cell.cell, app.unwrap_or("unknown app"));
     if instance.count == 1 {
@@ -373,7 +374,7 @@ fn describe(cell: &CellEnd, instance: &InstanceEnd, app: Option<&str>) -> String
     text
 }
 
-/// What the script needs to draw the maps; `null` where they are SVG.
+/// Returns what the script needs to draw the maps; `null` if they are SVG.
 fn data(outcome: &SimOutcome, packed: &Packed<'_>, apps: &Apps<'_>, style: &Style) -> Value {
     let cells = |run: usize| -> Vec<Value> {
         outcome.runs[run]
@@ -412,7 +413,7 @@ fn data(outcome: &SimOutcome, packed: &Packed<'_>, apps: &Apps<'_>, style: &Styl
         .iter()
         .map(|rank| class(*rank, apps.named))
         .collect();
-    // the class follows from the rank; written out only for the few that have one of their own
+    // the class follows from the rank; it is only written out for the few with a class of their own
     let named = classes
         .iter()
         .take_while(|class| **class < NAMED.len())

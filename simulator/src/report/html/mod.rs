@@ -19,15 +19,15 @@ use crate::outcome::{SimOutcome, SimRun};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Characters of the scenario's file that are shown; a recorded one may be far longer.
+/// Maximum number of characters of the scenario's file that are shown; a recorded one may be far longer.
 const SCENARIO_SHOWN: usize = 256 * 1024;
 
-/// Text of a scenario, without control characters; maud escapes it.
+/// Removes control characters from text of a scenario; maud escapes it.
 pub(super) fn safe(text: &str) -> String {
     clean(text, true).into_owned()
 }
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn page(outcome: &SimOutcome) -> String {
     let apps = Apps::new(outcome);
     let style = map::Style::new(outcome);
@@ -89,7 +89,7 @@ fn head(outcome: &SimOutcome) -> Markup {
     }
 }
 
-/// What instances that ran before the first request are hatched with.
+/// Defines the hatching of instances that ran before the first request.
 fn hatch_pattern() -> Markup {
     html! {
         svg width="0" height="0" class="defs" aria-hidden="true" {
@@ -193,7 +193,7 @@ fn contents(outcome: &SimOutcome) -> Markup {
     }
 }
 
-/// A policy's name with its colour and its dashes.
+/// Renders a policy's name with its colour and dashes.
 fn badge(run: usize, policy: &str) -> Markup {
     html! {
         svg.key width="24" height="10" aria-hidden="true" {
@@ -203,7 +203,7 @@ fn badge(run: usize, policy: &str) -> Markup {
     }
 }
 
-/// Why instances are unplaced, by policy.
+/// Renders why instances are unplaced, by policy.
 fn unplaced(outcome: &SimOutcome) -> Markup {
     let none = outcome.runs.iter().all(|r| r.refusals.is_empty());
     html! {

@@ -1,16 +1,16 @@
 //! The instances of all cells, packed so that hundreds of thousands of blocks fit in one page.
 //!
-//! Each run is a list of bytes, its cells one after the other. All numbers are varints (seven bits to
-//! a byte, the lowest first, the high bit set on all but the last):
+//! Each run is a list of bytes, with its cells one after the other. All numbers are varints (seven bits per byte, the
+//! lowest first, with the high bit set on all bytes but the last):
 //!
 //! ```text
 //! cell  = count of blocks, then the blocks
 //! block = app, shape, index
 //! ```
 //!
-//! `app` is the zigzag difference to the app of the cell's block before (0 at first), `shape` a
-//! position in [`Packed::shapes`], `index` the zigzag difference to the index of the block before if
-//! that was of the same app, else the index itself, as zigzag. The page's script reads this again.
+//! `app` is the zigzag difference to the app of the cell's previous block (0 at first), `shape` a position in
+//! [`Packed::shapes`], and `index` the zigzag difference to the index of the previous block if that was of the same
+//! app, else the index itself, as zigzag. The page's script decodes this.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,30 +19,30 @@ use crate::report::palette::Apps;
 
 /// The packed blocks of all runs.
 pub(super) struct Packed<'a> {
-    /// The apps that occur, in the order of [`Apps::names`]; `app` counts from here.
+    /// The apps that occur, in the order of [`Apps::names`]; `app` is a position in this list.
     pub(super) names: Vec<&'a str>,
-    /// Where an app's name is in [`Apps::names`].
+    /// The position of each app's name in [`Apps::names`].
     pub(super) ranks: Vec<usize>,
     /// The shapes of blocks, the most frequent first.
     pub(super) shapes: Vec<Shape>,
-    /// For each run.
+    /// The packed bytes of each run.
     pub(super) runs: Vec<Vec<u8>>,
-    /// Only this many blocks of each cell are packed; the rest is one block of no app.
+    /// If set, only this many blocks of each cell are packed; the rest is one block without an app.
     pub(super) limit: Option<usize>,
 }
 
 /// The properties that many blocks share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Shape {
-    /// How many instances.
+    /// Number of instances.
     pub(super) count: u32,
     /// Memory of all of them, MiB.
     pub(super) memory_mb: i64,
-    /// It ran before the first request.
+    /// Whether it ran before the first request.
     pub(super) before: bool,
-    /// A task.
+    /// Whether it is a task.
     pub(super) task: bool,
-    /// Entries of several apps, beyond the limit.
+    /// Whether it merges entries of several apps, beyond the limit.
     pub(super) rest: bool,
 }
 
@@ -54,8 +54,7 @@ struct Block {
     shape: Shape,
 }
 
-/// Packs all runs into at most `budget` bytes of blocks and names, if need be with fewer blocks for
-/// each cell.
+/// Packs all runs into at most `budget` bytes of blocks and names, if necessary with fewer blocks per cell.
 pub(super) fn pack<'a>(outcome: &'a SimOutcome, apps: &Apps<'a>, budget: usize) -> Packed<'a> {
     let cells = |run| outcome_cells(outcome, run, apps);
     let runs: Vec<Vec<Vec<Block>>> = (0..outcome.runs.len()).map(cells).collect();
@@ -79,7 +78,7 @@ pub(super) fn pack<'a>(outcome: &'a SimOutcome, apps: &Apps<'a>, budget: usize) 
 }
 
 impl Packed<'_> {
-    /// Bytes in a page: four of base64 for three, names with their quotes and comma.
+    /// Returns the size in a page, in bytes: four of base64 for three, names with quotes and comma.
     fn size(&self) -> usize {
         let blocks: usize = self.runs.iter().map(|run| run.len().div_ceil(3) * 4).sum();
         let names: usize = self.names.iter().map(|name| name.len() + 3).sum();
@@ -87,7 +86,7 @@ impl Packed<'_> {
     }
 }
 
-/// The blocks of each cell of a run, in the order drawn.
+/// Returns the blocks of each cell of a run, in the order drawn.
 fn outcome_cells(outcome: &SimOutcome, run: usize, apps: &Apps<'_>) -> Vec<Vec<Block>> {
     let block = |(rank, i): (usize, &InstanceEnd)| Block {
         rank,
@@ -167,8 +166,8 @@ fn write_cell(
     }
 }
 
-/// The largest blocks of a cell as they are, the rest of it as one block of no app (two, where some of
-/// it was there before).
+/// Returns the largest blocks of a cell, with the rest merged into one block without an app (two, if some of it was
+/// there before).
 fn limited(cell: &[Block], limit: usize, no_app: usize) -> Vec<Block> {
     if cell.len() <= limit {
         return cell.to_vec();
@@ -216,7 +215,7 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
-/// The lowest seven bits.
+/// Returns the lowest seven bits.
 fn low(value: u64) -> u8 {
     value.to_le_bytes()[0] & 0x7f
 }

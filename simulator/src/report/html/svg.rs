@@ -1,5 +1,5 @@
-//! Charts as SVG. Horizontal positions are in per cent and text is not scaled: the same image serves a
-//! phone, a wide screen and paper. Lines are in a nested image that is stretched to the width.
+//! Charts as SVG. Horizontal positions are in per cent and text is not scaled, so the same image suits a phone, a wide
+//! screen and paper. Lines are in a nested image that is stretched to the width.
 
 use std::ops::Range;
 
@@ -10,28 +10,28 @@ use crate::report::charted::{Kind, Quantity};
 use crate::report::markup::{Esc, Len, w};
 use crate::report::number::{Unit, counted, nice_step, nice_time_step, whole};
 
-/// Height of the area that lines and bars are drawn in, pixels.
+/// Height of the area in which lines and bars are drawn, in pixels.
 const PLOT: f64 = 120.0;
-/// Above it: room for the highest label.
+/// Space above it, for the highest label.
 const TOP: f64 = 16.0;
-/// Below it: the labels of the horizontal axis.
+/// Space below it, for the labels of the horizontal axis.
 const BOTTOM: f64 = 18.0;
 
 /// A line of a chart over time.
 pub(super) struct Line<'a> {
-    /// Which policy, from 0: its colour and dashes.
+    /// Number of the policy, from 0, which determines its colour and dashes.
     pub(super) policy: usize,
-    /// What is read from each sample.
+    /// The samples of the line.
     pub(super) samples: &'a [Sample],
 }
 
-/// Policies with a colour and dashes of their own.
+/// Number of policies with their own colour and dashes.
 const POLICY_COLOURS: usize = 12;
 /// Runs whose lengths differ by more than this factor have no common time axis.
 const MAX_LENGTH_RATIO: u64 = 4;
 
-/// The classes of a policy: a colour and dashes of its own for twelve policies, then the same ones
-/// thicker and paler.
+/// Returns the classes of a policy: its own colour and dashes for the first twelve policies, then the same ones thicker
+/// and paler.
 pub(super) fn policy_class(policy: usize) -> String {
     let again = if (policy / POLICY_COLOURS) % 2 == 1 {
         " again"
@@ -46,7 +46,7 @@ pub(super) fn policy_class(policy: usize) -> String {
 pub(super) struct TimeAxis {
     /// The end of the longest run, milliseconds; at least 1.
     until_ms: f64,
-    /// Each run is drawn over its own length: beside a run of minutes one of a second could not be seen.
+    /// Whether each run is drawn over its own length: next to a run of minutes, one of a second would be invisible.
     pub(super) relative: bool,
 }
 
@@ -61,7 +61,7 @@ impl TimeAxis {
         }
     }
 
-    /// The right end of the axis for a line of these samples, milliseconds.
+    /// Returns the right end of the axis for a line of these samples, in milliseconds.
     fn end_of(&self, samples: &[Sample]) -> f64 {
         match samples.last() {
             Some(last) if self.relative => last.at_ms.max(1) as f64,
@@ -73,7 +73,7 @@ impl TimeAxis {
 /// The axes that charts share.
 #[derive(Clone, Copy)]
 pub(super) struct Axes {
-    /// Right end, milliseconds; at least 1.
+    /// The right end, in milliseconds; at least 1.
     pub(super) until_ms: f64,
     /// Upper end of the quantity; above 0.
     pub(super) top: f64,
@@ -94,7 +94,7 @@ impl Axes {
     }
 }
 
-/// One chart with a line for each policy.
+/// Renders one chart with a line for each policy.
 pub(super) fn lines(what: &Quantity, lines: &[Line<'_>], axis: TimeAxis, label: &str) -> Markup {
     let mut image = String::new();
     let out = &mut image;
@@ -138,7 +138,7 @@ pub(super) fn lines(what: &Quantity, lines: &[Line<'_>], axis: TimeAxis, label: 
     PreEscaped(image)
 }
 
-/// Load per cell of one policy: emptiest to fullest, one standard deviation around the mean, the mean.
+/// Renders the load per cell of one policy: emptiest to fullest, one standard deviation around the mean, and the mean.
 pub(super) fn load_band(policy: usize, samples: &[Sample], axis: TimeAxis, label: &str) -> Markup {
     let mut image = String::new();
     let out = &mut image;
@@ -214,7 +214,7 @@ fn polyline(out: &mut String, samples: &[Sample], point: impl Fn(&Sample) -> (f6
     }
 }
 
-/// The values of an axis that have a line: from 0, in equal steps, at most 12.
+/// Returns the values of an axis that have a line: from 0, in equal steps, at most 12.
 fn ticks(step: f64, axes: Axes) -> impl Iterator<Item = f64> {
     let count = (axes.top / step).round().clamp(1.0, 12.0);
     (0..=12_u32)
@@ -235,7 +235,7 @@ fn grid(out: &mut String, step: f64, axes: Axes) {
     }
 }
 
-/// The value of each line, above it: after the lines of the chart, so that they do not hide it.
+/// Renders the value of each grid line, above it. This comes after the lines of the chart, so that they do not hide it.
 fn grid_labels(out: &mut String, unit: Unit, step: f64, axes: Axes) {
     let scale = unit.scale(axes.top);
     for value in ticks(step, axes).skip(1) {
@@ -250,14 +250,14 @@ fn grid_labels(out: &mut String, unit: Unit, step: f64, axes: Axes) {
 
 fn vertical_step(unit: Unit, largest: f64) -> f64 {
     match unit {
-        // ticks that are round in the unit that is shown
+        // ticks that are round in the unit shown
         Unit::Mebibytes if largest >= 1024.0 => nice_step(largest / 1024.0, 3) * 1024.0,
         Unit::Count => nice_step(largest, 3).max(1.0).ceil(),
         _ => nice_step(largest, 3),
     }
 }
 
-/// The axis of runs that are each drawn over their own length.
+/// Renders the axis of runs that are each drawn over their own length.
 fn share_axis(out: &mut String) {
     for (percent, anchor) in [(0, "start"), (50, "middle"), (100, "end")] {
         let text = match percent {
@@ -306,8 +306,7 @@ fn time_axis(out: &mut String, until: f64) {
     }
 }
 
-/// One histogram: classes of equal width, each bar with its number; the highest bar of all runs has
-/// the count `top`.
+/// Renders one histogram: classes of equal width, each bar with its number; `top` is the highest count of all runs.
 pub(super) fn histogram(
     kind: &Kind,
     policy: usize,
@@ -331,11 +330,11 @@ pub(super) fn histogram(
         let bar = Bar {
             x: place as f64 * width,
             width,
-            // every count can be seen
+            // no count is invisible
             height: if count == 0 { 0.0 } else { share.max(1.0) },
         };
         draw_bar(out, &bar, policy, &bar_title(kind, histogram, class));
-        // the number on the highest bar gives the scale: there is no axis
+        // there is no axis: the number on the highest bar gives the scale
         if count > 0 && count == most {
             bar_value(out, &bar, count);
         }
@@ -354,12 +353,12 @@ pub(super) fn histogram(
     PreEscaped(image)
 }
 
-/// The width of a class, per cent: few of them leave the right side empty.
+/// Returns the width of a class, in per cent; a few classes do not fill the width.
 fn slot(shown: &Range<usize>) -> f64 {
     100.0 / shown.len().max(4) as f64
 }
 
-/// Per cent of the width, and pixels.
+/// A bar: per cent of the width, and pixels.
 struct Bar {
     x: f64,
     width: f64,
@@ -421,7 +420,7 @@ fn below(out: &mut String, x: f64, anchor: &str, text: &str) {
     );
 }
 
-/// Classes of whole numbers: at most five names, each in the middle of its class.
+/// Renders classes of whole numbers: at most five names, each in the middle of its class.
 fn class_axis(out: &mut String, kind: &Kind, bounds: &[f64], shown: Range<usize>) {
     let (width, every) = (slot(&shown), shown.len().div_ceil(5).max(1));
     for (place, class) in shown.enumerate().step_by(every) {
@@ -435,7 +434,7 @@ fn class_axis(out: &mut String, kind: &Kind, bounds: &[f64], shown: Range<usize>
     }
 }
 
-/// At most five bounds, each on the left of its class.
+/// Renders at most five bounds, each on the left of its class.
 fn bounds_axis(out: &mut String, kind: &Kind, bounds: &[f64], shown: Range<usize>) {
     let (width, every) = (slot(&shown), shown.len().div_ceil(5).max(1));
     if shown.len() == 1 {

@@ -1,4 +1,4 @@
-//! Which figures there are, in which group and order, and which of two is better.
+//! The known figures: their groups, their order, and which of two values is better.
 
 use crate::report::number::Unit;
 
@@ -46,7 +46,7 @@ pub(super) const WAIT: &str = "Wait, from the request to the cell’s acceptance
 pub(super) const AUCTIONS: &str = "Auctions";
 pub(super) const ROUNDS: &str = "Auctions that an instance was in";
 pub(super) const DISTRIBUTION: &str = "Memory used per cell, standard deviation / mean";
-/// The same where cells differ in size: see [`crate::measure::memory_distribution`].
+/// The same if cells differ in size: see [`crate::measure::memory_distribution`].
 pub(super) const DISTRIBUTION_OF_SHARES: &str =
     "Share of memory used per cell, standard deviation / mean";
 pub(super) const PER_CELL: &str = "Instances per cell";
@@ -72,7 +72,7 @@ pub(super) const MANAGERS: &str = "Messages to and from managers";
 pub(super) const EXTRA: &str = "Figures of this scenario";
 pub(super) const OTHER: &str = "Other";
 
-/// By group, in the order shown. What is not listed here is shown under [`OTHER`].
+/// By group, in the order shown. Figures that are not listed here are shown under [`OTHER`].
 pub(super) const SPECS: &[(&str, &[Spec])] = &[
     (
         INSTANCES,
@@ -189,7 +189,7 @@ pub(super) const SPECS: &[(&str, &[Spec])] = &[
     (OTHER, &[open("/virtual_ms", "virtual time", Unit::Ms)]),
 ];
 
-/// The members of an object, in the order shown and with their names.
+/// The members of an object in the order shown, with their names.
 pub(super) const LEAVES: &[(&str, &str)] = &[
     ("min", "minimum"),
     ("mean", "mean"),

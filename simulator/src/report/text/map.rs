@@ -1,4 +1,4 @@
-//! The instance map as text: a line for each cell, or for each zone where there are many cells.
+//! The instance map as text: a line for each cell, or for each zone if there are many cells.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -8,10 +8,10 @@ use crate::report::markup::w;
 use crate::report::number::{Unit, clean, counted, percent, significant};
 use crate::report::palette::{Apps, class};
 
-/// Cells of one run that have a line of their own.
+/// Maximum number of cells of one run that have their own line.
 const LINES: usize = 60;
 
-/// The maps of all runs.
+/// Writes the maps of all runs.
 pub(super) fn maps(paper: &mut Paper, outcome: &SimOutcome, apps: &Apps<'_>) {
     if outcome.runs.iter().all(|r| r.cells.is_empty()) {
         return;
@@ -46,7 +46,7 @@ pub(super) fn maps(paper: &mut Paper, outcome: &SimOutcome, apps: &Apps<'_>) {
     }
 }
 
-/// `z1  0 ▕   ▂▇█▃   ▏ 100 %  mean 61.2 % (58.1 to 70 %), 417 cells` and how many are empty or down.
+/// Writes `z1  0 ▕   ▂▇█▃   ▏ 100 %  mean 61.2 % (58.1 to 70 %), 417 cells` and how many are empty or down.
 fn zone_line(paper: &mut Paper, zone: &[CellEnd]) {
     let up = || zone.iter().filter(|c| !c.gone && c.memory_mb > 0);
     let loads: Vec<f64> = up()
@@ -109,7 +109,7 @@ fn cell_line(paper: &mut Paper, cell: &CellEnd, run: usize, apps: &Apps<'_>, wid
         memory += instance.memory_mb.max(0);
         let until = steps(at(memory), wide);
         if until > filled {
-            // the sign marks where a block begins: blocks of one app stay distinguishable
+            // the sign marks where a block begins, so that blocks of one app stay distinguishable
             let (sign, rest) = signs(rank, instance, apps);
             let block = format!("{sign}{}", rest.repeat(until - filled - 1));
             line += &paper.in_class(class(rank, apps.named), &block);
@@ -123,13 +123,13 @@ fn cell_line(paper: &mut Paper, cell: &CellEnd, run: usize, apps: &Apps<'_>, wid
     paper.ready(&line);
 }
 
-/// A whole number of columns, at most `most`.
+/// Returns a whole number of columns, at most `most`.
 fn steps(columns: f64, most: usize) -> usize {
     (0..most).take_while(|at| (*at as f64) < columns).count()
 }
 
-/// The app's letter, in lower case where the instance ran before the first request (`+` and `~` for apps
-/// without one), and what follows it to the end of the block.
+/// Returns the app's letter, in lower case if the instance ran before the first request (`+` and `~` for apps without
+/// one), and what fills the rest of the block.
 fn signs(rank: usize, instance: &InstanceEnd, apps: &Apps<'_>) -> (char, &'static str) {
     match (apps.letter(rank), instance.before) {
         (Some(letter), false) => (letter, "="),

@@ -14,7 +14,7 @@ use super::palette::{Apps, TERMINAL};
 use super::table;
 use crate::outcome::{Histogram, SimOutcome};
 
-/// Bars of eight heights, and an empty one.
+/// Bars of eight heights, preceded by an empty one.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// The narrowest text that is written.
 const NARROWEST: usize = 40;
@@ -28,20 +28,20 @@ struct Paper {
 }
 
 impl Paper {
-    /// A line of plain text, cut off at the width.
+    /// Writes a line of plain text, cut off at the width.
     fn line(&mut self, text: &str) {
         self.text.push_str(fit(text, self.width).trim_end());
         self.text.push('\n');
     }
 
-    /// A line in bold.
+    /// Writes a line in bold.
     fn heading(&mut self, text: &str) {
         let text = fit(text, self.width);
         let styled = self.styled("1", text.trim_end());
         w!(self.text, "\n{styled}\n");
     }
 
-    /// A paragraph, broken at spaces.
+    /// Writes a paragraph, broken at spaces.
     fn paragraph(&mut self, text: &str, indent: &str) {
         for line in text.lines() {
             let mut row = String::new();
@@ -62,13 +62,13 @@ impl Paper {
         }
     }
 
-    /// A line that is already known to fit and may hold colours.
+    /// Writes a line that is known to fit and may contain colours.
     fn ready(&mut self, line: &str) {
         self.text.push_str(line.trim_end());
         self.text.push('\n');
     }
 
-    /// In a style of the terminal, if colours are wanted.
+    /// Returns text in a style of the terminal, if colours are wanted.
     fn styled(&self, code: &str, text: &str) -> String {
         if self.colour && !text.is_empty() {
             format!("\u{1b}[{code}m{text}\u{1b}[0m")
@@ -77,7 +77,7 @@ impl Paper {
         }
     }
 
-    /// In the colour of a class of apps; those without a name of their own stay as they are.
+    /// Returns text in the colour of a class of apps; classes without a colour stay as they are.
     fn in_class(&self, class: usize, text: &str) -> String {
         match TERMINAL.get(class) {
             Some(colour) => self.styled(&format!("38;5;{colour}"), text),
@@ -86,7 +86,7 @@ impl Paper {
     }
 }
 
-/// At most `width` columns of a text, the last one `…` where something was cut off.
+/// Returns at most `width` columns of a text, the last one `…` if something was cut off.
 fn fit(text: &str, width: usize) -> String {
     let text = clean(text, false);
     if text.width() <= width {
@@ -106,14 +106,14 @@ fn fit(text: &str, width: usize) -> String {
     shown
 }
 
-/// Exactly `width` columns, filled with spaces.
+/// Returns exactly `width` columns, filled with spaces.
 fn column(text: &str, width: usize, right: bool) -> String {
     let text = fit(text, width);
     let fill = " ".repeat(width.saturating_sub(text.width()));
     if right { fill + &text } else { text + &fill }
 }
 
-/// The whole text.
+/// Renders the whole text.
 pub(super) fn page(outcome: &SimOutcome, width: usize, colour: bool) -> String {
     let mut paper = Paper {
         text: String::new(),
@@ -186,10 +186,10 @@ fn title(paper: &mut Paper, outcome: &SimOutcome) {
     }
 }
 
-/// Between the columns of the table.
+/// Separates the columns of the table.
 const GAP: &str = "  ";
 
-/// Policies as columns; as many side by side as fit, the rest below.
+/// Writes the figures with policies as columns: as many side by side as fit, the rest below.
 fn figures(paper: &mut Paper, outcome: &SimOutcome) {
     let groups = table::groups(outcome);
     let rows = || {
@@ -235,7 +235,7 @@ fn figures(paper: &mut Paper, outcome: &SimOutcome) {
     paper.ready(&note);
 }
 
-/// What was given of each resource as demand grew; a policy that finds no room beside the others is left out.
+/// Writes what was given of each resource as demand grew; a policy that does not fit beside the others is left out.
 fn demand_steps(paper: &mut Paper, outcome: &SimOutcome) {
     for table in demand::tables(outcome) {
         paper.heading(&table.heading);
@@ -260,7 +260,7 @@ fn demand_steps(paper: &mut Paper, outcome: &SimOutcome) {
     }
 }
 
-/// The rows of a group, for these columns (run, width).
+/// Writes the rows of a group, for these columns (run, width).
 fn figure_group(paper: &mut Paper, group: &table::Group, label: usize, columns: &[(usize, usize)]) {
     if group.rows.iter().all(table::Row::is_empty) {
         return;
@@ -291,7 +291,7 @@ fn shown(row: &table::Row, run: usize) -> String {
     }
 }
 
-/// The names of policies in front of lines: as wide as the longest, at most a quarter of the width.
+/// Returns the width for the names of policies in front of lines: that of the longest, at most a quarter of the width.
 fn policy_width(paper: &Paper, outcome: &SimOutcome) -> usize {
     let longest = outcome
         .runs
@@ -317,7 +317,7 @@ fn histograms(paper: &mut Paper, outcome: &SimOutcome) {
     }
 }
 
-/// `▁▃█▂  mostly 2 to 5 ms (45 %); classes: 0.5 to 1 ms … 50 ms and more`
+/// Formats `▁▃█▂  mostly 2 to 5 ms (45 %); classes: 0.5 to 1 ms … 50 ms and more`.
 fn histogram_line(kind: &Kind, histogram: &Histogram, classes: Range<usize>) -> String {
     let all: u64 = histogram.counts.iter().sum();
     if all == 0 || classes.is_empty() {
@@ -344,7 +344,7 @@ fn histogram_line(kind: &Kind, histogram: &Histogram, classes: Range<usize>) -> 
     )
 }
 
-/// One block character for each value; values above 0 are never invisible.
+/// Returns one block character per value; values above 0 are never invisible.
 fn bars(values: &[f64], top: f64) -> String {
     let bar = |value: &f64| {
         if !(value.is_finite() && *value > 0.0 && top > 0.0) {
@@ -387,7 +387,7 @@ fn over_time(paper: &mut Paper, outcome: &SimOutcome) {
     }
 }
 
-/// The means of equally long pieces; as they are where there are no more than wanted.
+/// Returns the means of equally long pieces; the values themselves if there are no more than wanted.
 fn resample(values: &[f64], wanted: usize) -> Vec<f64> {
     if values.len() <= wanted {
         return values.to_vec();

@@ -1,20 +1,20 @@
-//! A made-up trace with the columns of the public openb traces: gpu
-//! nodes of several models, many small and some long pods, shares of gpus.
+//! A synthetic trace with the columns of the public openb traces: gpu nodes of several models, many small and some
+//! long-lived pods, shares of gpus.
 
 use std::fmt::Write as _;
 
 use crate::random::{Distribution, Random};
 
-/// How large a made-up trace is.
+/// The size of a synthetic trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Synthetic {
-    /// Nodes.
+    /// Number of nodes.
     pub(super) nodes: u32,
-    /// Pods.
+    /// Number of pods.
     pub(super) pods: u32,
-    /// Over how many days the pods come.
+    /// Number of days over which the pods arrive.
     pub(super) days: u32,
-    /// Decides every draw.
+    /// Determines every draw.
     pub(super) seed: u64,
 }
 
@@ -30,7 +30,7 @@ impl Default for Synthetic {
     }
 }
 
-/// Kinds of node: cpu, memory, gpus, model, and how many of a hundred are of it.
+/// Kinds of nodes: cpu, memory, gpus, model, and their percentage.
 const NODES: [(u32, u32, u32, &str, u64); 6] = [
     (96_000, 393_216, 0, "", 20),
     (96_000, 393_216, 2, "P100", 15),
@@ -40,7 +40,7 @@ const NODES: [(u32, u32, u32, &str, u64); 6] = [
     (128_000, 786_432, 8, "G2", 15),
 ];
 
-/// Kinds of pod: cpu, memory, gpus, share of each, models, and how many of a hundred are of it.
+/// Kinds of pods: cpu, memory, gpus, share of each, models, and their percentage.
 const PODS: [(u32, u32, u32, u32, &str, u64); 8] = [
     (4_000, 15_258, 0, 0, "", 15),
     (16_000, 65_536, 0, 0, "", 5),
@@ -53,7 +53,7 @@ const PODS: [(u32, u32, u32, u32, &str, u64); 8] = [
 ];
 
 impl Synthetic {
-    /// The nodes' file.
+    /// Returns the nodes' file.
     pub(super) fn nodes_csv(&self) -> String {
         let mut random = Random::new(self.seed).fork("nodes", 0);
         let mut csv = String::from("sn,cpu_milli,memory_mib,gpu,model\n");
@@ -66,7 +66,7 @@ impl Synthetic {
         csv
     }
 
-    /// The pods' file. Half of the pods live for months, the others for hours.
+    /// Returns the pods' file. Half of the pods live for months, the others for hours.
     pub(super) fn pods_csv(&self) -> String {
         let root = Random::new(self.seed);
         let (mut random, mut lives) = (root.fork("pods", 0), root.fork("lives", 0));
@@ -100,7 +100,7 @@ fn lognormal(median_s: u64, sigma: f64) -> Distribution {
     }
 }
 
-/// A place in a list of weights that add up to a hundred.
+/// Draws a place in a list of weights that add up to a hundred.
 fn pick(weights: impl Iterator<Item = u64>, random: &mut Random) -> usize {
     let mut point = random.below(100);
     let mut place = 0;

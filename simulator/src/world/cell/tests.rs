@@ -19,7 +19,7 @@ fn cell(name: &str) -> SimCell {
     cell
 }
 
-/// When a cell advertised, how many of `web` it had, and how long that is valid.
+/// Returns when a cell advertised, how many instances of `web` it had, and how long that is valid.
 fn adverts_of(now_ms: u64, published: Vec<Publication>) -> Vec<(u64, u32, Duration)> {
     let advert = |publication| match publication {
         Publication::Advert(advert) => Some((now_ms, advert.cell.count_of("web"), advert.ttl.0)),
@@ -78,7 +78,7 @@ fn a_cell_drains_in_virtual_time_as_the_rep_does() {
     assert_eq!(adverts_of(2_000, published), [(2_000, 1, TTL)], "at once");
     let refused = start(&mut cell, 3_000, "other").refused;
     assert_eq!(refused[0].reason, reason::DRAINING);
-    // what runs ends at the deadline, and that is advertised too
+    // instances end at the deadline, and that is advertised too
     assert_eq!(live(&mut cell, 60_000), [(22_000, 0, TTL)]);
     assert!(cell.ledger().is_drained());
 }

@@ -1,11 +1,11 @@
-//! The bounds that documents state.
+//! The bounds stated in documents.
 
-/// A bound that a document states: what the document says with `{}` for the number, where the constant is (a file, or
-/// a directory in which no other has its name), its name, and how much of it one of the document's units is (1,000
-/// for seconds of a constant in milliseconds).
+/// A bound stated in a document: the phrase with `{}` for the number, the place of the constant (a file, or a directory
+/// in which no other constant has its name), its name, and how much of it is one of the document's units (1,000 for
+/// seconds if the constant is in milliseconds).
 type Figure = (&'static str, &'static str, &'static str, u64);
 
-/// The documents, and the bounds in each.
+/// The documents with the bounds in each.
 pub(super) const FIGURES: &[(&str, &[Figure])] = &[
     (
         "ARCHITECTURE.md",
@@ -145,6 +145,18 @@ pub(super) const FIGURES: &[(&str, &[Figure])] = &[
                 1_000,
             ),
             ("acted under for {} s after", "manager/src", "ACT_MS", 1_000),
+            (
+                "so long before at the auctioneer | {} s;",
+                "manager/src",
+                "GRANT_MS",
+                1_000,
+            ),
+            (
+                "so long before at the auctioneer | 5 s; every 1 s; {} ms |",
+                "auctioneer/src",
+                "MARGIN_MS",
+                1,
+            ),
             (
                 "| every app is looked at | every {} s |",
                 "manager/src",

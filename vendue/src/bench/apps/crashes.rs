@@ -1,4 +1,4 @@
-//! From the event of an instance's end to its next instance.
+//! Measures the time from the event of an instance's end to its next instance.
 
 use std::{
     collections::HashMap,
@@ -22,39 +22,39 @@ use super::{
 };
 use crate::{bench::Latency, cluster::Cluster, context::Global, output::note};
 
-/// Ends that are measured.
+/// Number of ends that are measured.
 const MEASURED: u32 = 400;
-/// Instances of an app.
+/// Number of instances of an app.
 const EACH: u32 = 10;
-/// Instances end after one to two of these, so that a few end each second.
+/// Instances end after one to two times this, so that a few end each second.
 const ENDS_AFTER: Duration = Duration::from_secs(5);
 /// How long to wait for the next event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What has ended, by app and index, and when its event came.
+/// The ends by app and index, with the time of the event.
 type Ended = HashMap<(String, u32), Instant>;
 
-/// One that ended and runs again.
+/// How long until an instance that ended was replaced.
 #[derive(Clone, Copy, Debug)]
 struct Again {
     /// Until it ran.
     running: Duration,
-    /// Until the event came that says so.
+    /// Until the event arrived that says so.
     told: Duration,
 }
 
-/// A start that was told.
+/// A start that was reported.
 #[derive(Clone, Debug)]
 struct Found {
     instance: EventInstance,
-    /// When the event of the end before it came.
+    /// When the event of the preceding end arrived.
     since: Instant,
-    /// When the event of the start came.
+    /// When the event of the start arrived.
     told: Instant,
 }
 
 impl Found {
-    /// Asks its cell since when it runs: events are told up to 100 ms later.
+    /// Asks its cell since when it has been running, as events are published up to 100 ms later.
     async fn look(self, bus: Bus, subjects: Subjects) -> anyhow::Result<Again> {
         let id = self.instance.instance.context("an event without an id")?;
         let question = Instances {
@@ -80,7 +80,7 @@ impl Found {
     }
 }
 
-/// Measures it.
+/// Runs the measurement.
 pub(super) async fn measure(global: &Global, sizes: Divided) -> anyhow::Result<Crashes> {
     let (cells, apps) = (sizes.of(100, 2), sizes.of(10, 1));
     let all = Cells {
@@ -88,7 +88,7 @@ pub(super) async fn measure(global: &Global, sizes: Divided) -> anyhow::Result<C
         ..Cells::new(0, cells)
     };
     let fleet = Fleet::start(global, &[all]).await?;
-    // each end counts as the first: it is followed by a start at once, as after the first two of an app in trouble
+    // each end counts as the first one, so an immediate start follows, as after the first two crashes of a failing app
     let rules = json!({"crash": {"reset": "1s"}});
     fleet.run(apps, EACH, &rules).await?;
     let wanted = sizes.of(MEASURED, 10);
@@ -104,7 +104,7 @@ pub(super) async fn measure(global: &Global, sizes: Divided) -> anyhow::Result<C
     })
 }
 
-/// Follows so many ends to the next start.
+/// Follows `wanted` ends to the next start.
 async fn watch(cluster: &Cluster, wanted: usize) -> anyhow::Result<Vec<Again>> {
     let (client, subjects) = (&cluster.bus.client, &cluster.subjects);
     let mut ends = client

@@ -20,22 +20,22 @@ use crate::{
     output::note,
 };
 
-/// How long the cluster may take to come up, and then to run everything.
+/// How long the cluster may take to start, and then to run everything.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// A write is acknowledged when it is on the disk.
+/// Writes are acknowledged only once they are on disk.
 pub(super) const STORE_SAFELY: &str = "sync_interval: always";
-/// Between two looks.
+/// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Cells of one connection.
+/// Number of cells per connection.
 const CELLS_PER_CONNECTION: u32 = 32;
 
 /// Cells in one process.
 #[derive(Clone, Debug)]
 pub(super) struct Cells {
-    /// The number of the first.
+    /// The number of the first cell.
     pub(super) first: u32,
     pub(super) count: u32,
-    /// Each instance ends by itself after one to two of these.
+    /// Each instance ends by itself after one to two times this.
     pub(super) ends_after: Option<Duration>,
 }
 
@@ -63,9 +63,9 @@ impl Cells {
     }
 }
 
-/// The whole cluster. It ends with this value.
+/// The whole cluster, which ends when this is dropped.
 pub(super) struct Fleet {
-    // processes end before the server does
+    // dropped in this order, so that processes end before the server does
     pub(super) cells: Vec<Part>,
     pub(super) manager: Part,
     _auctioneer: Part,
@@ -74,7 +74,7 @@ pub(super) struct Fleet {
     _data: TempDir,
 }
 
-/// All apps together.
+/// Sums over all apps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) running: u32,
@@ -87,7 +87,7 @@ impl Fleet {
         Self::start_with(global, cells, "").await
     }
 
-    /// As [`Fleet::start`], with more settings of JetStream.
+    /// Like [`Fleet::start`], with additional JetStream settings.
     pub(super) async fn start_with(
         global: &Global,
         cells: &[Cells],
@@ -141,7 +141,7 @@ impl Fleet {
         }
     }
 
-    /// Puts so many apps with so many instances each, and waits until everything runs. Returns how long that took.
+    /// Puts `apps` apps with `each` instances, and waits until everything runs. Returns how long that took.
     pub(super) async fn run(&self, apps: u32, each: u32, more: &Value) -> anyhow::Result<Duration> {
         let instances = u64::from(apps) * u64::from(each);
         note(format_args!(
@@ -164,7 +164,7 @@ impl Fleet {
         Ok(from.elapsed())
     }
 
-    /// Waits until this is true of all apps together.
+    /// Waits until a condition holds for the sums over all apps.
     pub(super) async fn until(
         &self,
         what: &str,
@@ -180,7 +180,7 @@ impl Fleet {
                     bail!("waiting for {what}: {totals:?} after {PATIENCE:?}")
                 }
                 Err(error) if Instant::now() > end => return Err(error),
-                // to look must not be most of the manager's work
+                // looking must not be most of the manager's work
                 _ => sleep(PAUSE.max(begun.elapsed() * 4)).await,
             }
         }
@@ -195,7 +195,7 @@ impl Fleet {
         })
     }
 
-    /// A counter of the manager.
+    /// Returns a counter of the manager.
     pub(super) async fn counter(&self, name: &str) -> anyhow::Result<u64> {
         let counters = counters(&self.cluster, Role::Manager, "put").await?;
         let count = counters[name].as_u64();
@@ -203,12 +203,12 @@ impl Fleet {
     }
 }
 
-/// The name of an app.
+/// Returns the name of an app.
 pub(super) fn name(number: u32) -> String {
     format!("app-{number}")
 }
 
-/// The definition of an app, with further fields.
+/// Returns the definition of an app, with further fields.
 pub(super) fn definition(app: &str, instances: u32, more: &Value) -> Value {
     let mut definition = json!({
         "app": app, "instances": instances, "memory_mb": 8, "disk_mb": 8,

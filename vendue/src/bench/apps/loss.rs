@@ -1,4 +1,4 @@
-//! Half of the cells is lost at once.
+//! Measures the loss of half of the cells at once.
 
 use std::time::{Duration, Instant};
 
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::{context::Global, output::note};
 
-/// Instances of an app.
+/// Number of instances of an app.
 const EACH: u32 = 100;
-/// The manager tells its counters once a second.
+/// Pause between two looks; the manager updates its counters once a second.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long all cells may take to count as lost.
+/// How long it may take until all lost cells count as lost.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Measures it.
+/// Runs the measurement.
 pub(super) async fn measure(global: &Global, sizes: Divided) -> anyhow::Result<Loss> {
     let (half, apps) = (sizes.of(100, 2), sizes.of(100, 1));
     let halves = [Cells::new(0, half), Cells::new(half, half)];
@@ -31,7 +31,7 @@ pub(super) async fn measure(global: &Global, sizes: Divided) -> anyhow::Result<L
     let before = fleet.counter("cells_lost").await?;
     note(format_args!("ending {half} cells at once"));
     let from = Instant::now();
-    // killed: they say nothing
+    // killed, so that they do not withdraw
     fleet.cells.pop();
     while fleet.counter("cells_lost").await? < before + u64::from(half) {
         ensure!(

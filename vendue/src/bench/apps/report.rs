@@ -1,4 +1,4 @@
-//! What a run of `vendue bench apps` found, for people and for programs.
+//! The results of `vendue bench apps`, for people and for programs.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::bench::{
     report::{mib, ms},
 };
 
-/// Every figure that was asked for.
+/// Every requested figure.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,20 +24,20 @@ pub(super) struct Report {
     pub(super) rest: Option<Rest>,
 }
 
-/// From the event of an instance's end to its next instance.
+/// The time from the event of an instance's end to its next instance.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Crashes {
     pub(super) cells: u32,
     pub(super) instances: u32,
-    /// Ends that were measured.
+    /// Number of ends that were measured.
     pub(super) measured: usize,
-    /// Until it runs, as its cell says.
+    /// Until it runs, according to its cell.
     pub(super) running: Latency,
-    /// Until the event that says so.
+    /// Until the event that reports it.
     pub(super) told: Latency,
 }
 
-/// A new version of many instances.
+/// The rollout of a new version of many instances.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct RolloutTime {
     pub(super) cells: u32,
@@ -46,58 +46,58 @@ pub(super) struct RolloutTime {
     pub(super) seconds: f64,
 }
 
-/// Half of the cells was lost at once.
+/// The loss of half of the cells at once.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Loss {
     pub(super) cells: u32,
     pub(super) lost_cells: u32,
     pub(super) instances: u32,
-    /// On the lost cells.
+    /// Number of instances on the lost cells.
     pub(super) lost_instances: u32,
-    /// How long a cell that says nothing is believed.
+    /// How long a silent cell is considered alive.
     pub(super) ttl_seconds: f64,
-    /// Until all of them counted as lost.
+    /// Until all lost cells counted as lost.
     pub(super) noticed_seconds: f64,
     /// Until everything ran again.
     pub(super) seconds: f64,
 }
 
-/// Many tasks, each of which runs for a moment.
+/// Many short tasks.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct TasksTime {
     pub(super) cells: u32,
     pub(super) tasks: u32,
     /// Until all were acknowledged.
     pub(super) submitted_seconds: f64,
-    /// Until the end of all was stored.
+    /// Until the ends of all were stored.
     pub(super) seconds: f64,
 }
 
-/// Durable requests, one message each.
+/// Durable requests, one per message.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct DurableRate {
     pub(super) cells: u32,
     pub(super) requests: u32,
     pub(super) in_flight: usize,
     pub(super) acknowledged_per_second: f64,
-    /// Messages of the same size that the server itself stores and acknowledges.
+    /// Messages of the same size that the server stores and acknowledges by itself.
     pub(super) published_per_second: f64,
-    /// The first by the second.
+    /// The first divided by the second.
     pub(super) ratio: f64,
 }
 
-/// A manager that has nothing to do.
+/// A manager with nothing to do.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Rest {
     pub(super) cells: u32,
     pub(super) apps: u32,
     pub(super) instances: u32,
-    /// From the first put until everything ran.
+    /// From the first put until everything was running.
     pub(super) started_seconds: f64,
     pub(super) seconds: f64,
-    /// Of one core.
+    /// In per cent of one core.
     pub(super) manager_cpu_percent: f64,
-    /// Resident.
+    /// Resident memory.
     pub(super) manager_kib: u64,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Rest {
 pub(super) struct Target {
     pub(super) what: String,
     pub(super) figure: String,
-    /// What it is to be.
+    /// The target for the figure.
     pub(super) aim: String,
     pub(super) beside: String,
 }

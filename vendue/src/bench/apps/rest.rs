@@ -1,4 +1,4 @@
-//! A manager at rest: it hears all cells, and there is nothing to do.
+//! Measures a manager at rest: it hears all cells, but has nothing to do.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use super::{
 };
 use crate::{context::Global, output::note, process_usage};
 
-/// Instances of an app.
+/// Number of instances of an app.
 const EACH: u32 = 25;
-/// Longer than the pause between two heartbeats: what the starts left behind is over.
+/// Longer than the interval of heartbeats, so that the effects of the starts are over.
 const SETTLE: Duration = Duration::from_secs(35);
 
-/// Measures it.
+/// Runs the measurement.
 pub(super) async fn measure(
     global: &Global,
     sizes: Divided,

@@ -1,4 +1,4 @@
-//! A new version of many instances.
+//! Measures the rollout of a new version of many instances.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::{cluster::Peer, context::Global, output::note};
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Measures it.
+/// Runs the measurement.
 pub(super) async fn measure(global: &Global, sizes: Divided) -> anyhow::Result<RolloutTime> {
     let (cells, instances) = (sizes.of(100, 2), sizes.of(1_000, 10));
     let in_flight = sizes.of(50, 2);

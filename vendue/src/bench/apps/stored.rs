@@ -1,4 +1,4 @@
-//! Tasks and durable requests: how soon a manager has carried them out, and how many it stores in a second.
+//! Measures tasks and durable requests: how soon a manager has carried them out, and how many it stores per second.
 
 use std::time::{Duration, Instant};
 
@@ -23,12 +23,12 @@ use crate::{
     output::note,
 };
 
-/// Requests that wait for their answers at the same time.
+/// Number of requests that wait for their answers at the same time.
 const IN_FLIGHT: usize = 256;
-/// How long an answer may take, and the next end of a task.
+/// How long an answer, or the next end of a task, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One request, of a task or of something that runs on.
+/// Returns one request, for a task or an LRP.
 fn request(kind: &str, number: u32) -> Value {
     json!({
         "id": format!("{kind}-{number}"), "app": format!("stored-{kind}"), "kind": kind,
@@ -37,7 +37,7 @@ fn request(kind: &str, number: u32) -> Value {
     })
 }
 
-/// How long many tasks take, from the first one's submission to the last one's stored end.
+/// Measures how long many tasks take, from the submission of the first to the stored end of the last.
 pub(super) async fn tasks(global: &Global, sizes: Divided) -> anyhow::Result<TasksTime> {
     let (cells, count) = (sizes.of(100, 2), sizes.of(1_000, 10));
     let fleet = Fleet::start(global, &[Cells::new(0, cells)]).await?;
@@ -65,8 +65,8 @@ pub(super) async fn tasks(global: &Global, sizes: Divided) -> anyhow::Result<Tas
     })
 }
 
-/// How many single durable requests are acknowledged in a second, each of which waits for the disk, and what the server
-/// itself does on that disk.
+/// Measures how many single durable requests are acknowledged per second, each of which waits for the disk, and what
+/// the server itself achieves on that disk.
 pub(super) async fn durable(global: &Global, sizes: Divided) -> anyhow::Result<DurableRate> {
     let (cells, count) = (sizes.of(100, 2), sizes.of(5_000, 50));
     let cells_of = [Cells::new(0, cells)];
@@ -85,7 +85,7 @@ pub(super) async fn durable(global: &Global, sizes: Divided) -> anyhow::Result<D
     })
 }
 
-/// Has so many requests stored, and says how long that took.
+/// Has `count` requests stored and returns how long that took.
 async fn store(cluster: &Cluster, kind: &str, count: u32) -> anyhow::Result<Duration> {
     let one = async |number: u32| {
         let request = request(kind, number);
@@ -111,7 +111,7 @@ async fn store(cluster: &Cluster, kind: &str, count: u32) -> anyhow::Result<Dura
     Ok(from.elapsed())
 }
 
-/// The server's own rate: acknowledged messages of the same size in a stream with file storage.
+/// Measures the server's own rate: acknowledged messages of the same size in a stream with file storage.
 async fn publish(cluster: &Cluster, count: u32) -> anyhow::Result<Duration> {
     const STREAM: &str = "BENCH";
     let context = jetstream::new(cluster.bus.client.clone());

@@ -1,4 +1,4 @@
-//! What a run of `vendue bench dea` found, for people and for programs.
+//! The results of `vendue bench dea`, for people and for programs.
 
 use serde::Serialize;
 
@@ -8,30 +8,30 @@ use crate::bench::report::{Single, mib, ms};
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) deas: usize,
-    /// From the start on, on all DEAs.
+    /// On all DEAs, from the beginning.
     pub(super) instances: usize,
     /// From the start of the bridge until it knew every DEA and instance; for the first 11 s it only listens.
     pub(super) known_seconds: f64,
     pub(super) rest: Rest,
     pub(super) starts: Single,
-    /// What the bridge counts as dropped, in the whole run.
+    /// Messages that the bridge counts as dropped, in the whole run.
     pub(super) dropped: u64,
-    /// Resident, at the end.
+    /// Resident memory at the end.
     pub(super) bridge_kib: u64,
 }
 
-/// DEAs only speak, and nothing is asked of the bridge.
+/// A phase in which DEAs only speak and nothing is asked of the bridge.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Rest {
     pub(super) seconds: f64,
-    /// Of one core.
+    /// In per cent of one core.
     pub(super) bridge_cpu_percent: f64,
-    /// Messages of DEAs.
+    /// Number of messages of DEAs.
     pub(super) heard: u64,
 }
 
 impl Report {
-    /// Rows of a table: what, the figure, what it is to be, and beside what it stands.
+    /// Returns the rows of a table: what, the figure, its target, and its context.
     pub(super) fn rows(&self) -> [[String; 4]; 6] {
         let (rest, starts) = (&self.rest, &self.starts);
         let row = |what: &str, figure: String, aim: &str, beside: String| {

@@ -1,4 +1,4 @@
-//! `advertiser dea-in`: the DEAs of an estate as cells.
+//! `advertiser dea-in`: makes cells of the DEAs of an estate.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -47,7 +47,7 @@ pub(super) struct DeaInArgs {
     estate: EstateArgs,
 }
 
-/// What a file of a bridge may hold besides its connection to the cluster.
+/// The keys of a bridge's file besides its connection to the cluster.
 const KEYS: [&str; 4] = ["name", "slots", "expiry", "settle"];
 
 const DEFAULT_NAME: &str = "dea";
@@ -73,7 +73,7 @@ impl DeaInSettings {
 }
 
 impl DeaInArgs {
-    /// The flags, over what the file says.
+    /// Returns the flags on top of the settings in the file.
     fn settings(&self, in_file: DeaInSettings) -> DeaInSettings {
         let flags = self.settings.clone();
         DeaInSettings {
@@ -92,7 +92,7 @@ pub(super) async fn dea_in(global: &Global, args: &DeaInArgs) -> anyhow::Result<
     let settings = args.settings(in_file);
     let ways = Ways::new(global, connection, args.estate.clone().over(estate), file);
     let name = ways.name(settings.name.as_ref(), DEFAULT_NAME)?;
-    // before anything is said of the connections
+    // before any message about the connections
     let config = settings.config(name).map_err(ends::invalid_flag)?;
     let ends = ways.connect(&config.name).await?;
     let sides = (ends.estate, ends.cluster);

@@ -1,4 +1,4 @@
-//! `advertiser dea-out`: cells as DEAs of an estate.
+//! `advertiser dea-out`: makes DEAs of an estate from cells.
 
 use std::path::PathBuf;
 
@@ -62,7 +62,7 @@ pub(super) struct DeaOutArgs {
     estate: EstateArgs,
 }
 
-/// What a file may hold besides its connection to the cluster and that to the estate.
+/// The keys of a file besides its connections to the cluster and the estate.
 const KEYS: [&str; 9] = [
     "name",
     "cells",
@@ -96,7 +96,7 @@ impl DeaOutSettings {
 }
 
 impl DeaOutArgs {
-    /// The flags, over what the file says.
+    /// Returns the flags on top of the settings in the file.
     fn settings(&self, in_file: DeaOutSettings) -> DeaOutSettings {
         let flags = self.settings.clone();
         let given = Some(flags.cells).filter(|cells| !cells.is_empty());
@@ -114,7 +114,7 @@ impl DeaOutArgs {
     }
 }
 
-/// Makes cells DEAs until it is stopped.
+/// Makes DEAs of cells until it is stopped.
 pub(super) async fn dea_out(global: &Global, args: &DeaOutArgs) -> anyhow::Result<Exit> {
     let file = args.config.as_ref();
     let (connection, in_file, estate) = ends::read_file(file, &KEYS)?;

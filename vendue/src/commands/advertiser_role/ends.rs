@@ -1,4 +1,5 @@
-//! What `dea-in` and `dea-out` do alike before they run: a file of settings, a name, the connections to both sides.
+//! What `dea-in` and `dea-out` have in common before they run: a file of settings, a name, the connections to both
+//! sides.
 
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ use crate::{
     context::{Global, Usage},
 };
 
-/// What a file says: how the cluster is reached, the settings of these names, and how the estate is reached.
+/// Reads a file: how the cluster is reached, the settings of these names, and how the estate is reached.
 pub(super) fn read_file<T: DeserializeOwned + Default>(
     file: Option<&PathBuf>,
     names: &[&str],
@@ -32,17 +33,17 @@ pub(super) fn read_file<T: DeserializeOwned + Default>(
     let (connection, mut table) = connection::read::<Table>(path)?;
     let own = names.iter().filter_map(|name| table.remove_entry(*name));
     let own = from_table(own.collect(), file)?;
-    // what is left is of the estate, or unknown
+    // what is left belongs to the estate or is unknown
     Ok((connection, own, from_table(table, file)?))
 }
 
-/// A setting that is not valid, by the name of its flag.
+/// Returns the error for an invalid setting, naming its flag.
 pub(super) fn invalid_flag(mut invalid: Invalid) -> anyhow::Error {
     invalid.field = format!("--{}", invalid.field);
     Usage::because(invalid)
 }
 
-/// Both sides, connected.
+/// Connections to both sides.
 pub(super) struct Ends {
     pub(super) estate: Bus,
     pub(super) cluster: Bus,
@@ -59,7 +60,7 @@ pub(super) struct Ways<'a> {
 }
 
 impl<'a> Ways<'a> {
-    /// As flags say it, and what they leave open the file.
+    /// Combines the flags with the file, which supplies what the flags leave open.
     pub(super) fn new(
         global: &Global,
         in_file: Connection,
@@ -75,7 +76,7 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// The name that was given, else that of the credentials for the cluster, else this one.
+    /// Returns the given name, else that of the credentials for the cluster, else the default.
     pub(super) fn name(&self, given: Option<&String>, default: &str) -> anyhow::Result<String> {
         if let Some(given) = given {
             return Ok(given.clone());

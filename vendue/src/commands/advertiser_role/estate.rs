@@ -1,4 +1,4 @@
-//! The connection to an estate: another server than the cluster's, with credentials of its own.
+//! The connection to an estate: a different server than the cluster's, with its own credentials.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ pub(super) struct EstateArgs {
 }
 
 impl EstateArgs {
-    /// These, over those of a file.
+    /// Returns these settings on top of those of a file.
     pub(super) fn over(self, file: Self) -> Self {
         Self {
             dea_server: self.dea_server.or(file.dea_server),
@@ -53,7 +53,7 @@ impl EstateArgs {
         }
     }
 
-    /// Nothing of the cluster's connection is used for the estate's: credentials are for one server.
+    /// Returns the connection options. Nothing of the cluster's connection is used, as credentials are for one server.
     pub(super) fn options(&self, name: &str) -> NatsOptions {
         NatsOptions {
             url: self.dea_server.clone().unwrap_or_default(),

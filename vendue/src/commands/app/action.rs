@@ -1,4 +1,4 @@
-//! `app stop`, `start`, `delete`, `undo`, `pause` and `resume`: an app's name says it all.
+//! `app stop`, `start`, `delete`, `undo`, `pause` and `resume`: they only need the app's name.
 
 use shared::wire::AppAction;
 
@@ -19,7 +19,7 @@ pub(crate) struct StartArgs {
     waiting: wait::Waiting,
 }
 
-/// Asks for it; waits for the instances where the command can be told to.
+/// Sends the action, and waits for the instances if the command supports it.
 pub(super) async fn act(
     global: &Global,
     verb: &str,
@@ -34,7 +34,7 @@ pub(super) async fn act(
     changed::report(&cluster, changed, waiting.unwrap_or(&none), target).await
 }
 
-/// Of those that something of the app starts by.
+/// Runs an action that starts instances.
 pub(super) async fn start(global: &Global, verb: &str, args: &StartArgs) -> anyhow::Result<Exit> {
     act(global, verb, &args.app, Some(&args.waiting)).await
 }

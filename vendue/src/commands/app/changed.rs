@@ -1,4 +1,4 @@
-//! What a change of an app came to, as people and programs read it.
+//! Shows the result of changing an app, to people and to programs.
 
 use comfy_table::Cell;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(super) async fn ask(
     asked.await
 }
 
-/// Says what came of one change; waits for its instances where that is wanted.
+/// Reports the result of one change, and waits for its instances if requested.
 pub(super) async fn report(
     cluster: &Cluster,
     changed: AppChanged,
@@ -47,7 +47,7 @@ pub(super) async fn report(
     wait::print(waited.as_deref().unwrap_or_default())
 }
 
-/// `web: changed, version 4`.
+/// Formats `web: changed, version 4`.
 pub(super) fn in_a_line(changed: &AppChanged) -> String {
     let what = match (changed.changed, changed.created, changed.dry_run) {
         (false, ..) => "unchanged",
@@ -59,7 +59,7 @@ pub(super) fn in_a_line(changed: &AppChanged) -> String {
     format!("{}: {what}, version {}", changed.app, changed.version)
 }
 
-/// The fields that are different, where any are.
+/// Prints the fields that differ, if any.
 pub(super) fn print_changes<'a>(
     all: impl IntoIterator<Item = &'a AppChanged>,
 ) -> anyhow::Result<()> {

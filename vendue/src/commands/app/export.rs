@@ -1,4 +1,4 @@
-//! `app export`: apps with the values of their environment, for a file that only its owner reads.
+//! `app export`: writes apps with the values of their environment to a file that only its owner can read.
 
 use std::{fs::Permissions, io::Write, os::unix::fs::PermissionsExt, path::Path};
 
@@ -27,7 +27,7 @@ pub(crate) struct ExportArgs {
     file: String,
 }
 
-/// Exports them.
+/// Exports the apps.
 pub(super) async fn export(global: &Global, args: &ExportArgs) -> anyhow::Result<Exit> {
     args.apps.iter().try_for_each(|app| check_app(app))?;
     let cluster = Cluster::connect(global).await?;
@@ -61,7 +61,7 @@ pub(super) async fn export(global: &Global, args: &ExportArgs) -> anyhow::Result
     Ok(Exit::Ok)
 }
 
-/// Every app that was not deleted, also in the meantime.
+/// Returns every app that is not deleted, not even meanwhile.
 async fn everything(cluster: &Cluster) -> anyhow::Result<Vec<AppExport>> {
     let mut apps = Vec::new();
     for status in list::all(cluster).await?.apps {
@@ -91,7 +91,7 @@ async fn one(cluster: &Cluster, app: &str) -> anyhow::Result<AppExport> {
     asked.await
 }
 
-/// The file is there whole or not at all, and never readable by others.
+/// Writes the file atomically; others can never read it.
 fn write(file: &Path, text: &str) -> std::io::Result<()> {
     let parent = file
         .parent()

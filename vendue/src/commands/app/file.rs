@@ -9,18 +9,18 @@ use shared::wire::AppExport;
 
 use crate::{commands::request_file, context::Usage};
 
-/// An app of a file.
+/// An app in a file.
 #[derive(Debug)]
 pub(super) struct FileApp {
     /// Its name.
     pub(super) app: String,
-    /// How many instances it is to have.
+    /// The wanted number of instances.
     pub(super) instances: u32,
-    /// As its user wrote it.
+    /// The definition as its user wrote it.
     pub(super) definition: Value,
 }
 
-/// What each file holds, judged as a manager would.
+/// Reads the apps of all files, checked as a manager would.
 pub(super) fn read(files: &[String]) -> anyhow::Result<Vec<FileApp>> {
     let mut apps = Vec::new();
     let mut found_in: BTreeMap<String, &str> = BTreeMap::new();
@@ -66,7 +66,7 @@ fn parse(file: &str, text: &str) -> anyhow::Result<Vec<FileApp>> {
     many.into_iter().enumerate().map(one).collect()
 }
 
-/// A file as a tree: its name says whether it is JSON or TOML, else its first characters.
+/// Parses a file. Its name says whether it is JSON or TOML, else its first characters do.
 fn tree(file: &str, text: &str) -> anyhow::Result<Value> {
     let extension = Path::new(file).extension().and_then(|e| e.to_str());
     let toml = match extension {
@@ -81,7 +81,7 @@ fn tree(file: &str, text: &str) -> anyhow::Result<Value> {
 fn looks_like_json(text: &str) -> bool {
     let text = text.trim_start();
     let inner = text.strip_prefix('[').map(str::trim_start);
-    // TOML begins a table with [name] or [[name]]
+    // a TOML table begins with [name] or [[name]]
     text.starts_with('{') || inner.is_some_and(|inner| inner.starts_with(['{', ']']))
 }
 
@@ -94,7 +94,7 @@ fn app(file: &str, at: &str, definition: Value) -> anyhow::Result<FileApp> {
     let read = AppDefinition::read(&shared::wire::to_bytes(&definition));
     let read = read.map_err(|e| {
         let field = e.field.as_ref().map(|field| format!("{at}{field}"));
-        // a line of the message that it was turned into is none of the file
+        // the line in the message refers to converted text, not to the file
         let message = e.message.split(" at line ").next().unwrap_or_default();
         Usage::of_field(field, format!("{file}: {at}{message}"))
     })?;
@@ -105,7 +105,7 @@ fn app(file: &str, at: &str, definition: Value) -> anyhow::Result<FileApp> {
     })
 }
 
-/// The apps of an exported file.
+/// Reads the apps of an exported file.
 pub(super) fn exported(file: &str) -> anyhow::Result<Vec<AppExport>> {
     let text = request_file::read(file)?;
     let name = request_file::named(file);

@@ -22,7 +22,7 @@ pub(crate) struct HistoryArgs {
     app: String,
 }
 
-/// Lists them.
+/// Lists the versions.
 pub(super) async fn history(global: &Global, args: &HistoryArgs) -> anyhow::Result<Exit> {
     let cluster = connect(global, &args.app).await?;
     let subject = cluster.subjects.app("history", &args.app);
@@ -50,7 +50,7 @@ pub(super) async fn history(global: &Global, args: &HistoryArgs) -> anyhow::Resu
     Ok(Exit::Ok)
 }
 
-/// A row for each field that changed, and one at least.
+/// Returns a row for each field that changed, and at least one.
 fn rows(version: &AppVersion) -> Vec<Vec<Cell>> {
     let mark = match (version.current, version.undo) {
         (true, _) => "wanted",

@@ -1,4 +1,4 @@
-//! `app import`: the apps of an exported file are put, or restored.
+//! `app import`: puts or restores the apps of an exported file.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ pub(crate) struct ImportArgs {
     restore: bool,
 }
 
-/// At most so many in a message.
+/// Maximum number of apps in a message.
 const MAX_APPS: usize = 1_000;
-/// A manager stores them one after the other.
+/// How long a message may take, as a manager stores its apps one after the other.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Imports them.
+/// Imports the apps.
 pub(super) async fn import(global: &Global, args: &ImportArgs) -> anyhow::Result<Exit> {
     let apps = file::exported(&args.file)?;
     let cluster = Cluster::connect(global).await?;
@@ -45,7 +45,7 @@ pub(super) async fn import(global: &Global, args: &ImportArgs) -> anyhow::Result
     Ok(exit(&imported.apps))
 }
 
-/// Puts or restores these. One answer for all of them; none if there are none.
+/// Puts or restores these apps. Returns one answer for all of them; none if there are none.
 pub(crate) async fn put(
     cluster: &Cluster,
     apps: Vec<AppExport>,
@@ -70,7 +70,7 @@ pub(crate) async fn put(
     Ok(imported)
 }
 
-/// As many apps in each message as fit in. One that is too large alone is refused when it is sent.
+/// Splits apps into messages as large as possible. An app that is too large by itself is refused when it is sent.
 fn messages(apps: Vec<AppExport>, most: usize) -> Vec<Vec<AppExport>> {
     let frame = 64;
     let mut messages: Vec<Vec<AppExport>> = Vec::new();
@@ -107,7 +107,7 @@ fn print(apps: &[AppImportResult]) -> anyhow::Result<()> {
     Ok(table.print()?)
 }
 
-/// The first of these that is true of any app: invalid, not accepted.
+/// Returns the first exit code that applies to any app: invalid, not accepted.
 fn exit(apps: &[AppImportResult]) -> Exit {
     let mut errors = apps.iter().filter_map(|result| result.error.as_ref());
     match errors.clone().next() {

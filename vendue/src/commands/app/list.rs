@@ -1,4 +1,4 @@
-//! `app list`: every app in a line.
+//! `app list`: lists the apps, one per line.
 
 use comfy_table::{Cell, Color};
 use shared::wire::{AppList, AppListed, AppStatus, Rollout};
@@ -10,10 +10,10 @@ use crate::{
     table::Table,
 };
 
-/// More pages than these are not asked for: 500 apps each.
+/// Maximum number of pages, with 500 apps each.
 const MAX_PAGES: usize = 1_000;
 
-/// Lists them.
+/// Lists the apps.
 pub(super) async fn list(global: &Global) -> anyhow::Result<Exit> {
     let cluster = Cluster::connect(global).await?;
     let listed = all(&cluster).await?;
@@ -29,7 +29,7 @@ pub(super) async fn list(global: &Global) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// All pages in one.
+/// Returns all pages as one.
 pub(crate) async fn all(cluster: &Cluster) -> anyhow::Result<AppListed> {
     let mut listed = page(cluster, None).await?;
     for _ in 1..MAX_PAGES {
@@ -39,7 +39,7 @@ pub(crate) async fn all(cluster: &Cluster) -> anyhow::Result<AppListed> {
         let more = page(cluster, Some(after.clone())).await?;
         listed.apps.extend(more.apps);
         listed.acting &= more.acting;
-        // pages only go on
+        // pages only go forward
         listed.next = more.next.filter(|next| *next > after);
     }
     Ok(listed)
@@ -78,7 +78,7 @@ fn print(apps: &[AppStatus]) -> anyhow::Result<()> {
     Ok(table.print()?)
 }
 
-/// Why not everything runs; empty when it does.
+/// Explains why not everything runs; empty if it does.
 pub(super) fn why_not(status: &AppStatus) -> String {
     let lost = match status.suspect {
         0 => None,
@@ -88,7 +88,7 @@ pub(super) fn why_not(status: &AppStatus) -> String {
     parts.join("; ")
 }
 
-/// What is done with the app now, in one word.
+/// Returns in one word what is happening to the app.
 pub(super) fn rollout(status: &AppStatus) -> &'static str {
     match status.rollout {
         _ if status.deleted => "deleted",
@@ -117,7 +117,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// An app of which everything runs, with other values for some fields.
+    /// Returns an app whose instances all run, with other values for some fields.
     pub(crate) fn status(fields: serde_json::Value) -> AppStatus {
         let mut whole = json!({
             "app": "web", "uid": "00000001", "version": 1, "wanted": 2, "running": 2, "starting": 0,

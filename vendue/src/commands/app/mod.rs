@@ -23,7 +23,7 @@ use crate::{
     table::Table,
 };
 
-/// A manager answers a change within 10 s.
+/// How long to wait for a change; a manager answers within 10 s.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(12);
 
 #[derive(Debug, clap::Args)]
@@ -72,7 +72,7 @@ enum AppCommand {
 }
 
 impl AppArgs {
-    /// Does it.
+    /// Runs the subcommand.
     pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match &self.command {
             AppCommand::Put(args) => put::put(global, args).await,
@@ -98,13 +98,13 @@ fn check_app(app: &str) -> anyhow::Result<()> {
     placement::check_name("APP", app).map_err(Usage::invalid)
 }
 
-/// Connects, once the name is known to be one.
+/// Connects, after checking that the name is valid.
 async fn connect(global: &Global, app: &str) -> anyhow::Result<Cluster> {
     check_app(app)?;
     Cluster::connect(global).await
 }
 
-/// A value of a definition in one line: text as it is, everything else as JSON.
+/// Formats a value of a definition in one line: text as it is, everything else as JSON.
 fn in_words(value: Option<&Value>) -> String {
     match value {
         None => "-".into(),
@@ -113,7 +113,7 @@ fn in_words(value: Option<&Value>) -> String {
     }
 }
 
-/// A line of a definition: the path of a field and its value.
+/// Collects the lines of a definition: the path of each field and its value.
 fn fields(value: &Value, at: &str, found: &mut Vec<(String, String)>) {
     match value {
         Value::Object(map) if !map.is_empty() => {
@@ -126,7 +126,7 @@ fn fields(value: &Value, at: &str, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// Differences of definitions, each in its row.
+/// Creates a table of differences between definitions, one per row.
 fn changes_table() -> Table {
     Table::new(&["APP", "FIELD", "BEFORE", "AFTER"]).text("AFTER")
 }

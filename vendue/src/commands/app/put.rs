@@ -1,4 +1,4 @@
-//! `app put`: what files describe is to run.
+//! `app put`: puts the apps that files describe.
 
 use placement::{DecisionOutcome, DecisionReport};
 use serde_json::{Value, json};
@@ -35,14 +35,14 @@ pub(crate) struct PutArgs {
     waiting: wait::Waiting,
 }
 
-/// What became of one app.
+/// The result for one app.
 struct Result1 {
     app: String,
     changed: Result<AppChanged, WireError>,
     placement: Option<PlaceAnswer>,
 }
 
-/// Puts them.
+/// Puts the apps.
 pub(super) async fn put(global: &Global, args: &PutArgs) -> anyhow::Result<Exit> {
     let apps = file::read(&args.files)?;
     let cluster = Cluster::connect(global).await?;
@@ -87,7 +87,7 @@ pub(super) async fn put(global: &Global, args: &PutArgs) -> anyhow::Result<Exit>
     ))
 }
 
-/// An app that is refused does not keep the others from being put; a manager that does not answer does.
+/// Puts one app. If it is refused, the others are still put; if no manager answers, they are not.
 async fn put_one(
     cluster: &Cluster,
     app: &FileApp,
@@ -104,7 +104,7 @@ async fn put_one(
     }
 }
 
-/// What a manager refused; anything else ends the command.
+/// Returns what a manager refused; any other error ends the command.
 fn refusal(error: anyhow::Error) -> anyhow::Result<WireError> {
     let message = error.to_string();
     if let Some(usage) = error.downcast_ref::<Usage>() {
@@ -123,7 +123,7 @@ fn refusal(error: anyhow::Error) -> anyhow::Result<WireError> {
     }
 }
 
-/// Asks an auctioneer where what would be started would go. A cluster without one is no hindrance.
+/// Asks an auctioneer where the instances to be started would go. A cluster without one is no obstacle.
 async fn place(
     cluster: &Cluster,
     app: &FileApp,
@@ -147,7 +147,7 @@ async fn place(
     }
 }
 
-/// A start request for what a change would start: everything if what runs is new, else what is added.
+/// Returns a start request for what a change would start: everything if what runs is new, else what is added.
 fn new_instances(app: &FileApp, changed: &AppChanged) -> Option<Value> {
     let own = |change: &FieldChange| {
         let first = change.field.split('.').next().unwrap_or_default();
@@ -221,7 +221,7 @@ fn document(results: &[Result1]) -> anyhow::Result<Value> {
     Ok(json!({"v": shared::VERSION, "apps": apps}))
 }
 
-/// The first of these that is true of any app: invalid, not accepted, what was waited for, not placed.
+/// Returns the first exit code that applies to any app: invalid, not accepted, the result of waiting, not placed.
 fn exit(results: &[Result1], waited: Exit) -> Exit {
     let refused = |invalid: bool| {
         let mut errors = results
@@ -286,7 +286,7 @@ mod tests {
             (&[("health.check", 2)], false, Some(all)),
             (&[("instances", 3)], false, Some(added.clone())),
             (&[("instances", 3), ("crash.wait", 1)], false, Some(added)),
-            // one instance is what a definition means that says nothing
+            // without a number, a definition means one instance
             (&[("instances", 0)], false, Some(nearly_all)),
             (&[("instances", 9)], false, None),
             (&[("update.order", 1)], false, None),

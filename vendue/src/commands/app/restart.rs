@@ -1,4 +1,4 @@
-//! `app restart`: every instance is replaced.
+//! `app restart`: replaces every instance.
 
 use shared::wire::AppRestart;
 
@@ -27,7 +27,7 @@ pub(crate) struct RestartArgs {
     waiting: wait::Waiting,
 }
 
-/// Restarts it.
+/// Restarts the app.
 pub(super) async fn restart(global: &Global, args: &RestartArgs) -> anyhow::Result<Exit> {
     let cluster = connect(global, &args.app).await?;
     let max_in_flight = if args.one_by_one {

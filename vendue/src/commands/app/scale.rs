@@ -1,4 +1,4 @@
-//! `app scale`: so many instances.
+//! `app scale`: sets the number of instances.
 
 use shared::wire::AppScale;
 
@@ -16,7 +16,7 @@ pub(crate) struct ScaleArgs {
     waiting: wait::Waiting,
 }
 
-/// Scales it.
+/// Scales the app.
 pub(super) async fn scale(global: &Global, args: &ScaleArgs) -> anyhow::Result<Exit> {
     let cluster = connect(global, &args.app).await?;
     let question = AppScale {

@@ -1,4 +1,4 @@
-//! `app show`: an app's state and its definition.
+//! `app show`: shows an app's state and its definition.
 
 use shared::wire::{AppLook, AppShown};
 
@@ -19,7 +19,7 @@ pub(crate) struct ShowArgs {
     version: Option<u32>,
 }
 
-/// Asks a manager for it.
+/// Asks a manager for an app.
 pub(super) async fn ask(
     cluster: &Cluster,
     app: &str,
@@ -34,7 +34,7 @@ pub(super) async fn ask(
     asked.await
 }
 
-/// Shows it.
+/// Shows the app.
 pub(super) async fn show(global: &Global, args: &ShowArgs) -> anyhow::Result<Exit> {
     let cluster = connect(global, &args.app).await?;
     let shown = ask(&cluster, &args.app, args.version).await?;

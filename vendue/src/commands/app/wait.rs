@@ -1,4 +1,4 @@
-//! `app wait`, and the `--wait` of what starts something: until everything that is wanted runs.
+//! `app wait`, and `--wait` of commands that start something: wait until everything wanted runs.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::{
     output::{self, note},
 };
 
-/// Between two looks.
+/// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What found no place for so long, with nothing on its way, is not placed: a reason that is shorter there may be
-/// of what was wanted before.
+/// An instance is unplaced if it found no place for this long while nothing was in progress: a reason that persists for
+/// a shorter time may refer to an earlier desired state.
 const UNPLACED_FOR: Duration = Duration::from_secs(3);
-/// What a manager has stored, each has heard of after so long at most.
+/// The time within which every manager has heard what one has stored.
 const HEARD_OF: Duration = Duration::from_secs(5);
-/// Errors that go away.
+/// Temporary errors.
 const TEMPORARY: [&str; 2] = [failure_code::UNREACHABLE, failure_code::NO_ANSWER];
-/// Quick waits say nothing; long ones say what changes.
+/// Waits shorter than this say nothing; longer ones report changes.
 const QUIET: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
@@ -52,11 +52,11 @@ pub(crate) struct Waiting {
     timeout: Option<Duration>,
 }
 
-/// As long as a rollout may be without progress unless its app says otherwise.
+/// The default timeout: how long a rollout may be without progress unless its app says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Waiting {
-    /// Waits where that is wanted.
+    /// Waits if that is requested.
     pub(super) async fn until_ready(
         &self,
         cluster: &Cluster,
@@ -71,20 +71,20 @@ impl Waiting {
     }
 }
 
-/// What is waited for. A manager that has not heard of a change yet shows what was before it: that does not count.
+/// What is waited for. A manager that has not heard of a change yet shows the earlier state, which does not count.
 #[derive(Debug)]
 pub(super) struct Target {
     app: String,
-    /// This version, or a later one.
+    /// At least this version.
     version: u32,
-    /// So many instances; none = as many as the manager says.
+    /// The number of instances; none = the one that the manager reports.
     wanted: Option<u32>,
-    /// That it is stopped is not what is waited for.
+    /// Whether it is to run: being stopped is not the awaited state.
     runs: bool,
 }
 
 impl Target {
-    /// An app as it is.
+    /// Returns an app as it is.
     fn of(app: &str) -> Self {
         Self {
             app: app.to_owned(),
@@ -94,7 +94,7 @@ impl Target {
         }
     }
 
-    /// An app after a change by which something of it runs.
+    /// Returns an app after a change that leaves it running.
     pub(super) fn running(changed: &AppChanged) -> Self {
         Self {
             app: changed.app.clone(),
@@ -104,7 +104,7 @@ impl Target {
         }
     }
 
-    /// With so many instances.
+    /// Sets the wanted number of instances.
     pub(super) fn with(mut self, instances: u32) -> Self {
         self.wanted = Some(instances);
         self
@@ -121,7 +121,7 @@ enum Ended {
     Timeout,
 }
 
-/// How it ended for one app.
+/// The result for one app.
 #[derive(Debug, Serialize)]
 pub(super) struct Waited {
     app: String,
@@ -131,17 +131,17 @@ pub(super) struct Waited {
     status: Option<AppStatus>,
 }
 
-/// How far an app is at one look.
+/// The progress of an app at one look.
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
     Pending,
-    /// Nothing is on its way, and this is why something found no place.
+    /// Nothing is in progress, and this is why some instance found no place.
     NoPlace(String),
     Ready,
     Failed(String),
 }
 
-/// Waits.
+/// Runs `app wait`.
 pub(super) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exit> {
     args.apps.iter().try_for_each(|app| check_app(app))?;
     let cluster = Cluster::connect(global).await?;
@@ -154,7 +154,7 @@ pub(super) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
     print(&waited)
 }
 
-/// One app after the other: all go on meanwhile.
+/// Waits for the apps one after the other; all of them progress meanwhile.
 async fn until_ready(
     cluster: &Cluster,
     targets: Vec<Target>,
@@ -180,7 +180,7 @@ async fn one(cluster: &Cluster, target: Target, until: Instant) -> anyhow::Resul
                 last = Some(shown.status);
                 progress
             }
-            // a manager that is being replaced is waited for
+            // tolerated, as a manager may be being replaced
             Err(error) if last.is_some() && has_code(&error, &TEMPORARY) => Progress::Pending,
             // an app that was just put
             Err(error)
@@ -271,7 +271,7 @@ fn judge(target: &Target, status: &AppStatus) -> Progress {
     }
 }
 
-/// `2 of 3 running, 1 starting, rollout running`.
+/// Formats `2 of 3 running, 1 starting, rollout running`.
 fn in_words(status: &AppStatus) -> String {
     let mut words = format!("{} of {} running", status.running, status.wanted);
     for (count, what) in [(status.starting, "starting"), (status.crashed, "crashed")] {
@@ -286,7 +286,7 @@ fn in_words(status: &AppStatus) -> String {
     words
 }
 
-/// The worst of them counts: failed, unplaced, ready.
+/// Returns the exit code of the worst result: failed, unplaced, ready.
 pub(super) fn exit(waited: &[Waited]) -> Exit {
     let any = |outcomes: &[Ended]| waited.iter().any(|one| outcomes.contains(&one.outcome));
     if any(&[Ended::Failed, Ended::Timeout]) {
@@ -298,7 +298,7 @@ pub(super) fn exit(waited: &[Waited]) -> Exit {
     }
 }
 
-/// A line for each app; what did not end well is explained on standard error.
+/// Prints a line for each app; failures are explained on standard error.
 pub(super) fn print(waited: &[Waited]) -> anyhow::Result<Exit> {
     for one in waited {
         let status = one.status.as_ref().map_or(String::new(), in_words);
@@ -353,7 +353,7 @@ mod tests {
                 failed("often"),
             ),
             (json!({"went_back": true, "why": "older"}), failed("older")),
-            // what is stopped is to end
+            // a stopped app is to end
             (json!({"wanted": 0, "stopped": true}), Progress::Pending),
             (
                 json!({"wanted": 0, "running": 0, "stopped": true}),

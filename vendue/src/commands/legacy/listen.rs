@@ -1,4 +1,4 @@
-//! Listening to DEAs.
+//! Listens to DEAs.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct ListenArgs {
     expiry: Duration,
 }
 
-/// The longest time that an advertisement may count.
+/// The longest time for which an advertisement may count.
 const MAX_EXPIRY: Duration = Duration::from_secs(3_600);
 /// How often the estate is told that time has passed.
 const TICK: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl ListenArgs {
     }
 }
 
-/// An estate that is listened to.
+/// A connection that listens to an estate.
 pub(super) struct Listener {
     /// What was heard.
     pub(super) estate: Estate,
@@ -57,7 +57,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Connects, and begins to listen.
+    /// Connects and begins to listen.
     pub(super) async fn begin(global: &Global, args: &ListenArgs) -> anyhow::Result<Self> {
         let options = args.options()?;
         let cluster = Cluster::connect(global).await?;
@@ -76,12 +76,12 @@ impl Listener {
         })
     }
 
-    /// Since it began, ms: the estate's clock.
+    /// Returns the milliseconds since it began, which is the estate's clock.
     pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Listens for so long.
+    /// Listens for this time.
     pub(super) async fn listen(&mut self, time: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + time;
         loop {
@@ -109,7 +109,7 @@ impl Listener {
         }
     }
 
-    /// Says what speaks against believing what was heard.
+    /// Reports reasons to doubt what was heard.
     pub(super) fn note_doubts(&self) {
         if !*self.cluster.bus.connected.borrow() {
             note("warning: not connected to NATS: nothing is heard");

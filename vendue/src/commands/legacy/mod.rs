@@ -1,4 +1,4 @@
-//! `legacy`: estates of DEAs, by the messages that they publish themselves. Nothing is published.
+//! `legacy`: observes estates of DEAs through the messages that they publish. It publishes nothing itself.
 
 mod listen;
 mod picture;
@@ -22,7 +22,7 @@ enum LegacyCommand {
 }
 
 impl LegacyArgs {
-    /// Listens, and says what was heard.
+    /// Listens and reports what was heard.
     pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match &self.command {
             LegacyCommand::Watch(args) => watch::watch(global, args).await,
@@ -30,7 +30,7 @@ impl LegacyArgs {
         }
     }
 
-    /// Whether it shows something again and again, until Ctrl-C.
+    /// Returns whether it shows something repeatedly until Ctrl-C.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(&self.command, LegacyCommand::Watch(args) if args.watch)
     }

@@ -1,11 +1,11 @@
-//! An estate as it is shown: by DEA, by zone, by app, and who sends what cannot be read.
+//! The view of an estate: by DEA, by zone and by app, and the senders of unreadable messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use advertiser::dea::{Dea, DeaAdvertisement, DeaNumber, DeaState, Estate};
 use serde::Serialize;
 
-/// Everything that is known of an estate.
+/// Everything known about an estate.
 #[derive(Debug, Serialize)]
 pub(super) struct Picture {
     /// By id.
@@ -14,13 +14,13 @@ pub(super) struct Picture {
     pub(super) zones: BTreeMap<String, ZoneRow>,
     /// Of live DEAs, by id.
     pub(super) apps: BTreeMap<String, AppRow>,
-    /// Those with malformed and odd messages, by name.
+    /// Senders of malformed and odd messages, by name.
     pub(super) senders: Vec<SenderRow>,
-    /// Malformed and odd messages of further senders.
+    /// Number of malformed and odd messages of further senders.
     pub(super) of_others: u64,
-    /// Messages that were understood.
+    /// Number of messages that were understood.
     pub(super) heard: u64,
-    /// Messages of DEAs beyond the bound.
+    /// Number of messages of DEAs beyond the limit.
     pub(super) dropped: u64,
 }
 
@@ -36,21 +36,21 @@ pub(super) struct DeaRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) disk_mb: Option<DeaNumber>,
     pub(super) stacks: Vec<String>,
-    /// How many apps it has instances of.
+    /// Number of apps of which it has instances.
     pub(super) apps: usize,
-    /// As it advertises them, whatever their state.
+    /// As it advertises them, regardless of their state.
     pub(super) instances: u64,
-    /// By state, as its last heartbeat had them.
+    /// By state, according to its last heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) states: Option<BTreeMap<&'static str, usize>>,
-    /// Memory that is left for staging.
+    /// Memory left for staging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) staging_memory_mb: Option<DeaNumber>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ip: Option<String>,
-    /// Since anything was heard of it.
+    /// Time since anything was heard of it.
     pub(super) age_ms: u64,
-    /// Until its advertisement no longer counts.
+    /// Time until its advertisement no longer counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expires_ms: Option<u64>,
     /// What was odd in its last advertisement.
@@ -62,9 +62,9 @@ pub(super) struct DeaRow {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct ZoneRow {
     pub(super) deas: usize,
-    /// Left on all of them, whole MB.
+    /// Left on all of them, in whole MB.
     pub(super) memory_mb: i64,
-    /// The most that is left on one, whole MB.
+    /// The most that is left on one, in whole MB.
     pub(super) most_memory_mb: i64,
     pub(super) instances: u64,
 }
@@ -73,7 +73,7 @@ pub(super) struct ZoneRow {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct AppRow {
     pub(super) instances: u64,
-    /// How many DEAs have one.
+    /// Number of DEAs that have an instance of it.
     pub(super) deas: usize,
     pub(super) zones: BTreeSet<String>,
 }
@@ -81,7 +81,7 @@ pub(super) struct AppRow {
 /// One sender.
 #[derive(Debug, Serialize)]
 pub(super) struct SenderRow {
-    /// Absent: the messages name none.
+    /// Absent if the messages name none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sender: Option<String>,
     pub(super) malformed: u64,
@@ -91,7 +91,7 @@ pub(super) struct SenderRow {
 }
 
 impl Picture {
-    /// The estate at this time.
+    /// Returns the view of the estate at this time.
     pub(super) fn of(estate: &Estate, now_ms: u64) -> Self {
         let mut zones: BTreeMap<String, ZoneRow> = BTreeMap::new();
         let mut apps: BTreeMap<String, AppRow> = BTreeMap::new();
@@ -126,7 +126,7 @@ impl Picture {
         }
     }
 
-    /// How many DEAs are in this state.
+    /// Returns the number of DEAs in this state.
     pub(super) fn count(&self, state: DeaState) -> usize {
         let rows = self.deas.iter();
         rows.filter(|row| row.state == state.name()).count()

@@ -1,4 +1,4 @@
-//! `legacy place`: which DEAs a Cloud Controller would choose.
+//! `legacy place`: predicts which DEAs a Cloud Controller would choose.
 
 use advertiser::dea::DeaChoice;
 use placement::{DecisionReport, PlanContext, Policy, Request, Span};
@@ -42,7 +42,7 @@ pub(super) struct PlaceArgs {
     listen: ListenArgs,
 }
 
-/// Listens, and chooses.
+/// Listens and chooses.
 pub(super) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<Exit> {
     let request = args.request()?;
     let policy = Policy::preset("dea").map_err(Usage::invalid)?;
@@ -70,7 +70,8 @@ pub(super) async fn place(global: &Global, args: &PlaceArgs) -> anyhow::Result<E
     Ok(exit)
 }
 
-/// Without any DEA the policy's reason would be that of a Cloud Controller, which does not know either.
+/// Sets the reason if no DEA was heard: the policy's own reason would be that of a Cloud Controller, which does not
+/// know either.
 fn nothing_heard(choice: &mut DeaChoice, time: Span) {
     for decision in &mut choice.decisions {
         decision.reason = Some(format!("no DEA was heard within {time}"));
@@ -87,7 +88,7 @@ impl PlaceArgs {
     }
 }
 
-/// What was chosen, for programs.
+/// The choice, for programs.
 #[derive(Serialize)]
 struct Document<'a> {
     policy: &'a str,

@@ -1,4 +1,4 @@
-//! `legacy watch`: the DEAs that are heard.
+//! `legacy watch`: shows the DEAs that are heard.
 
 use advertiser::dea::DeaState;
 use comfy_table::Cell;
@@ -30,7 +30,7 @@ pub(super) struct WatchArgs {
     pub(super) watch: bool,
 }
 
-/// Listens, and shows what was heard.
+/// Listens and shows what was heard.
 pub(super) async fn watch(global: &Global, args: &WatchArgs) -> anyhow::Result<Exit> {
     if args.watch && global.output == Format::Json {
         return Err(Usage::because(
@@ -77,7 +77,7 @@ fn show(listener: &Listener, args: &WatchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `2 DEAs live, 1 shutdown, 0 silent; 3 apps, 7 instances; 12 messages understood, 0 malformed`.
+/// Formats `2 DEAs live, 1 shutdown, 0 silent; 3 apps, 7 instances; 12 messages understood, 0 malformed`.
 fn summary(picture: &Picture) -> String {
     let [live, shutdown, silent] =
         [DeaState::Live, DeaState::ShutDown, DeaState::Silent].map(|state| picture.count(state));
@@ -154,7 +154,7 @@ fn dea(row: &DeaRow) -> Vec<Cell> {
     ]
 }
 
-/// A text of a DEA's, which may hold anything, for a terminal.
+/// Makes text of a DEA, which may contain anything, safe for a terminal.
 fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

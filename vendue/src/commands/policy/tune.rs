@@ -1,4 +1,4 @@
-//! `policy tune`: searches the weights of a policy's scores with the simulator.
+//! `policy tune`: searches for the weights of a policy's scores with the simulator.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -29,7 +29,7 @@ use crate::{
     table::Table,
 };
 
-/// Between two updates of the progress on a terminal, and elsewhere.
+/// Interval between two progress updates, on a terminal and elsewhere.
 const PAUSE: Duration = Duration::from_millis(200);
 const LONG_PAUSE: Duration = Duration::from_secs(2);
 
@@ -92,14 +92,14 @@ impl GoalName {
     }
 }
 
-/// A comparison on seeds that the search has not seen.
+/// A comparison on seeds that the search did not see.
 struct Unseen {
     scenario: String,
     seeds: Range<u64>,
     compared: std::collections::BTreeMap<&'static str, tune::Compared>,
 }
 
-/// What there is to show.
+/// The results to show.
 struct Found {
     search: Search,
     unseen: Vec<Unseen>,
@@ -212,14 +212,14 @@ fn distinct(goals: impl Iterator<Item = Goal>) -> Vec<Goal> {
     once
 }
 
-/// The policy's name with `-tuned`, as far as a name may be long.
+/// Returns the policy's name with the suffix `-tuned`, shortened to the maximum length of names.
 fn tuned_name(policy: &Policy) -> String {
     let stem: String = policy.name().chars().take(120).collect();
     let stem = stem.strip_suffix("-tuned").unwrap_or(&stem);
     format!("{stem}-tuned")
 }
 
-/// The command as the file of the policy shows it.
+/// Returns the command as the policy's file shows it.
 fn command(args: &TuneArgs) -> String {
     let mut words = vec![format!(
         "vendue policy tune {} --policy {}",
@@ -302,7 +302,7 @@ fn mark(tried: &Tried) -> &'static str {
     }
 }
 
-/// Of the policy as it is all weights, of others those that differ.
+/// Formats all weights of the original policy; for others, those that differ.
 fn weights(tried: &Tried, own: &Tried) -> String {
     let pairs = tried.weights.iter().zip(&own.weights);
     let differs = |weight: f64, own: f64| weight.to_bits() != own.to_bits();
@@ -339,7 +339,7 @@ fn show_unseen(unseen: &Unseen) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Progress on standard error: one line that is written over on a terminal, now and then a line elsewhere.
+/// Progress on standard error: on a terminal one line that is overwritten, elsewhere a line now and then.
 struct Bar {
     what: &'static str,
     next: Instant,
@@ -365,7 +365,7 @@ impl Bar {
         let (runs, all) = (progress.runs, progress.runs_in_all);
         let line = format!("{}: {runs} of {all} simulations", self.what);
         if self.terminal {
-            // a terminal that cannot be written to needs no progress
+            // progress is dispensable if the terminal cannot be written to
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
         } else {
             note(line);

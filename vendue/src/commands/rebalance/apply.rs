@@ -1,4 +1,4 @@
-//! Carrying out the moves of a plan, so many at a time, until one fails.
+//! Carries out the moves of a plan, a number of them at a time, until one fails.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::{
     output::{note, with_progress},
 };
 
-/// Between two questions how far a move is.
+/// Pause between two questions about the state of a move.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How long no manager may answer: another one takes over within this.
+/// How long managers may fail to answer; another one takes over within this time.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// What became of a move.
+/// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Moved {
     app: String,
@@ -51,7 +51,7 @@ impl<'a> Moves<'a> {
         Self { cluster, rate }
     }
 
-    /// What became of those that were begun: after one that failed none is.
+    /// Returns the results of the moves that were begun; after a failed one, no further move is begun.
     pub(super) async fn carry_out(&self, moves: &[Move]) -> Vec<Moved> {
         let mut results: Vec<Moved> = Vec::new();
         let mut next = Instant::now();
@@ -100,7 +100,7 @@ impl<'a> Moves<'a> {
         }
     }
 
-    /// Asks for a move and then how far it is.
+    /// Asks for a move, and repeatedly for its state.
     async fn until_ended(&self, one: &Move) -> anyhow::Result<AppMoved> {
         let question = AppMove {
             v: shared::VERSION,
@@ -131,7 +131,7 @@ impl<'a> Moves<'a> {
     }
 }
 
-/// Nobody acts just now, or nobody is there.
+/// Returns whether no manager acts at the moment, or none is there.
 fn is_silence(error: &anyhow::Error) -> bool {
     let codes = [
         failure_code::NO_ANSWER,

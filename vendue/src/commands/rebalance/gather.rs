@@ -1,5 +1,5 @@
-//! What a plan is made from: the cells as an auctioneer knows them, the instances as the cells list them, and the
-//! apps as a manager knows them.
+//! Gathers what a plan is based on: the cells as an auctioneer knows them, the instances as the cells list them, and
+//! the apps as a manager knows them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use manager::{AppDefinition, UpdateOrder, WaveId};
 use placement::{Movable, Policy, Pool, Request, Usage};
 use serde::Serialize;
 use serde_json::Value;
-use shared::wire::{AppLook, AppShown, AppStatus, InstanceState, Rollout, to_bytes};
+use shared::wire::{AppLook, AppShown, AppStatus, InstanceState, Rollout, code, to_bytes};
 
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT},
@@ -20,32 +20,33 @@ use crate::{
         instances::{self, Located},
         policy_file,
     },
+    context::Failure,
     output::with_progress,
 };
 
-/// Definitions that are asked for at a time.
+/// Maximum number of concurrent questions for definitions.
 const AT_ONCE: usize = 16;
 
-/// An app of which nothing is moved.
+/// An app that is left out of the moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct LeftOut {
     pub(super) app: String,
     pub(super) why: String,
 }
 
-/// The cluster as it is.
+/// The present state of the cluster.
 pub(super) struct Gathered {
     pub(super) auctioneer: String,
     policy: String,
     pub(super) pool: Pool,
     pub(super) movable: Vec<Movable>,
-    /// What was measured on each cell.
+    /// The measured usage of each cell.
     pub(super) usage: BTreeMap<Arc<str>, Usage>,
     pub(super) left_out: Vec<LeftOut>,
 }
 
 impl Gathered {
-    /// The auctioneer's policy, which is known here only if it is a preset.
+    /// Returns the auctioneer's policy, which is known here only if it is a preset.
     pub(super) fn policy(&self) -> anyhow::Result<Policy> {
         policy_file::load(&self.policy).map_err(|error| {
             error.context(format!(
@@ -56,7 +57,7 @@ impl Gathered {
     }
 }
 
-/// Asks for everything; of the apps only these, if any are named.
+/// Asks for everything; if apps are named, only for those.
 pub(super) async fn gather(cluster: &Cluster, only: &[String]) -> anyhow::Result<Gathered> {
     let listed = list::all(cluster).await?;
     let known = instances::pool(cluster, TIMEOUT).await?;
@@ -64,7 +65,8 @@ pub(super) async fn gather(cluster: &Cluster, only: &[String]) -> anyhow::Result
     for entry in known.cells {
         pool.put(entry.cell);
     }
-    let mut left_out = unknown(only, &listed.apps);
+    check_known(only, &listed.apps)?;
+    let mut left_out = Vec::new();
     let wanted = |status: &AppStatus| only.is_empty() || only.contains(&status.app);
     let mut apps = Vec::new();
     for status in listed.apps.into_iter().filter(wanted) {
@@ -89,17 +91,21 @@ pub(super) async fn gather(cluster: &Cluster, only: &[String]) -> anyhow::Result
     })
 }
 
-fn unknown(only: &[String], apps: &[AppStatus]) -> Vec<LeftOut> {
+/// Refuses a name that no app has.
+fn check_known(only: &[String], apps: &[AppStatus]) -> anyhow::Result<()> {
     let known: BTreeSet<&str> = apps.iter().map(|status| status.app.as_str()).collect();
-    let unknown = only.iter().filter(|app| !known.contains(app.as_str()));
-    let unknown = unknown.map(|app| LeftOut {
-        app: app.clone(),
-        why: "no manager keeps it running".into(),
-    });
-    unknown.collect()
+    match only.iter().find(|app| !known.contains(app.as_str())) {
+        None => Ok(()),
+        Some(app) => Err(Failure::because(
+            code::NOT_FOUND,
+            format!(
+                "--app: {app:?} is not known; expected an app that a manager keeps running (`vendue app list`)"
+            ),
+        )),
+    }
 }
 
-/// Why nothing of an app is moved now; none also of what is not to run.
+/// Explains why no instance of an app is moved now; none also for apps that are not to run.
 fn why_not(status: &AppStatus) -> Option<&'static str> {
     if status.deleted || status.stopped {
         return None;
@@ -110,7 +116,7 @@ fn why_not(status: &AppStatus) -> Option<&'static str> {
     (status.rollout != Rollout::Done).then_some("its rollout has not been completed")
 }
 
-/// What runs of each app: its uid and version, and what an instance needs.
+/// What runs of each app: its status, and what an instance needs.
 type Definitions = BTreeMap<String, (AppStatus, Arc<Request>)>;
 
 async fn definitions(
@@ -139,7 +145,7 @@ async fn definitions(
     definitions
 }
 
-/// What an instance of the app needs, or why none is moved.
+/// Returns what an instance of the app needs, or why none is moved.
 async fn definition(cluster: &Cluster, status: &AppStatus) -> Result<Arc<Request>, String> {
     let question = AppLook {
         v: shared::VERSION,
@@ -161,7 +167,8 @@ async fn definition(cluster: &Cluster, status: &AppStatus) -> Result<Arc<Request
     Ok(Arc::new(request))
 }
 
-/// The values of the environment are not told, and a cell is chosen without them.
+/// Reads a definition without the values of the environment, which are not revealed and do not affect the choice of a
+/// cell.
 fn read(mut definition: Value) -> Result<AppDefinition, String> {
     if let Some(run) = definition["run"].as_object_mut() {
         run.remove("env");
@@ -169,7 +176,7 @@ fn read(mut definition: Value) -> Result<AppDefinition, String> {
     AppDefinition::read(&to_bytes(&definition)).map_err(|error| error.message)
 }
 
-/// The instances of these apps that are usable, on cells that take work.
+/// Returns the usable instances of these apps on cells that take work.
 fn movable(instances: &[Located], definitions: &Definitions, pool: &Pool) -> Vec<Movable> {
     let movable = instances.iter().filter_map(|located| {
         let instance = &located.instance;
@@ -188,7 +195,8 @@ fn movable(instances: &[Located], definitions: &Definitions, pool: &Pool) -> Vec
     movable.collect()
 }
 
-/// What all instances of each cell use, as far as it was measured; what was not counts as what it reserves.
+/// Returns what all instances of each cell use, as far as measured; an instance without measurements counts with its
+/// reservation.
 fn usage(instances: &[Located]) -> BTreeMap<Arc<str>, Usage> {
     let mut cells: BTreeMap<Arc<str>, Usage> = BTreeMap::new();
     for located in instances.iter().filter(|located| located.lives()) {
@@ -225,9 +233,18 @@ mod tests {
         assert_eq!(why_not(&status(json!({}))), None);
         assert!(why_not(&status(json!({"rollout": "running"}))).is_some());
         assert!(why_not(&status(json!({"went_back": true}))).is_some());
-        let left = unknown(&["web".into(), "db".into()], &[status(json!({}))]);
-        assert_eq!(left.len(), 1);
-        assert_eq!(left[0].app, "db");
+    }
+
+    #[test]
+    fn an_app_that_no_manager_knows_is_refused() {
+        let apps = [status(json!({}))];
+        assert!(check_known(&["web".into()], &apps).is_ok());
+        let refused = check_known(&["web".into(), "db".into()], &apps).unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .starts_with("--app: \"db\" is not known")
+        );
     }
 
     #[test]

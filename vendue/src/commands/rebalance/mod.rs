@@ -1,4 +1,4 @@
-//! `rebalance`: which instances of apps to move so that zones and cells are even again, and moving them.
+//! `rebalance`: plans which instances of apps to move so that zones and cells are even again, and moves them.
 
 mod apply;
 mod gather;
@@ -68,7 +68,7 @@ enum By {
     Usage,
 }
 
-/// What is printed with `--output json`.
+/// The document printed with `--output json`.
 #[derive(Serialize)]
 struct Document<'a> {
     auctioneer: &'a str,
@@ -85,7 +85,7 @@ struct Document<'a> {
 }
 
 impl RebalanceArgs {
-    /// Ctrl-C ends the moves; those that have begun go on.
+    /// Notes that Ctrl-C ends the moves, except for those that have begun.
     pub(crate) fn note_interrupted(&self) {
         if self.apply {
             note(
@@ -103,7 +103,7 @@ impl RebalanceArgs {
     }
 }
 
-/// Plans, and moves where that is wanted.
+/// Plans, and moves if requested.
 pub(crate) async fn rebalance(global: &Global, args: &RebalanceArgs) -> anyhow::Result<Exit> {
     args.check()?;
     let other = args.policy.as_deref().map(policy_file::load).transpose()?;
@@ -123,7 +123,7 @@ pub(crate) async fn rebalance(global: &Global, args: &RebalanceArgs) -> anyhow::
     if args.apply && !planned.moves.is_empty() {
         let moves = Moves::new(&cluster, args.rate);
         results = Some(moves.carry_out(&planned.moves).await);
-        // what was moved is advertised at once; the figures are those of the cluster, not of the plan
+        // moves are advertised at once: the figures are those of the cluster, not of the plan
         let now = gather::gather(&cluster, &args.app).await?;
         measured = Some(plan(&now, args, &policy).await.before);
     }
@@ -204,7 +204,7 @@ fn why(reason: MoveReason) -> &'static str {
     }
 }
 
-/// The figures now, and after what is named.
+/// Prints the figures now, and after the named action.
 fn print_evenness(before: Evenness, after: Option<(&str, Evenness)>) -> anyhow::Result<()> {
     let after_what = after.map(|(what, _)| format!("AFTER {what}").to_uppercase());
     let columns = ["", "NOW"].into_iter().chain(after_what.as_deref());

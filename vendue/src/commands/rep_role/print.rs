@@ -1,4 +1,4 @@
-//! A rep's settings as a complete file, with comments.
+//! Prints a rep's settings as a complete file with comments.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::settings::RepSettings;
 use crate::{commands::connection::Connection, context::Global};
 
 impl RepSettings {
-    /// Every setting: the default where there is one, else an example.
+    /// Returns every setting, with its default if it has one, else an example.
     pub(super) fn example() -> Self {
         let defaults = rep::RepConfig::new("cell-a", "default", placement::Resources::default());
         let process = rep::ProcessConfig::default();
@@ -56,7 +56,7 @@ impl RepSettings {
         }
     }
 
-    /// A complete file: what is set, and every other key in a comment.
+    /// Returns a complete file: the settings that are set, and every other key in a comment.
     pub(super) fn print(&self, connection: &Connection) -> anyhow::Result<String> {
         let mut given = Table::try_from(self.clone())?;
         given.extend(connection.table()?);
@@ -97,7 +97,7 @@ impl RepSettings {
             writeln!(text, "{key} = {value}")?;
         }
         let mut known = Table::try_from(placement::Attributes::default())?;
-        known.remove("zone"); // stands above, as a key of its own
+        known.remove("zone"); // already printed as a key of its own
         known.insert("index".into(), 0.into());
         for (key, value) in known {
             if !self.attributes.contains_key(&key) {

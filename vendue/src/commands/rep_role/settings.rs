@@ -1,4 +1,4 @@
-//! The settings of a rep, and the configuration that follows from them.
+//! The settings of a rep, and the resulting configuration.
 
 use std::path::PathBuf;
 
@@ -184,7 +184,7 @@ impl RepSettings {
             }
         }
         attributes.extend(self.rack.map(|rack| ("rack".to_owned(), rack.into())));
-        // the cell's own number, which attributes that cells share do not hold
+        // the cell's own number, which is not part of the attributes that cells share
         if let Some(index) = attributes.remove("index") {
             let number = index.as_integer().and_then(|n| u32::try_from(n).ok());
             let wrong = || format!("attributes.index: {index} is not allowed; expected 0 or more");
@@ -206,7 +206,7 @@ impl RepSettings {
         Ok(config)
     }
 
-    /// How instances are run, without the settings that say so.
+    /// Returns how instances are run, removing the settings for it.
     fn take_processes(&mut self) -> anyhow::Result<rep::ProcessConfig> {
         let mut process = rep::ProcessConfig {
             run_as: self.run_as.take(),
@@ -271,7 +271,7 @@ fn range<N: std::str::FromStr + PartialOrd>(
     })
 }
 
-/// What an instance may use that asks for nothing.
+/// Parses the limit for an instance that asks for nothing.
 fn if_zero(name: &str, text: &str) -> anyhow::Result<rep::IfZero> {
     let limit = || {
         let mib = parse_mib(text).ok().and_then(|mib| u32::try_from(mib).ok());
@@ -299,7 +299,7 @@ fn named_amount(text: &str) -> Result<(String, i64), String> {
     Ok((name.to_owned(), amount))
 }
 
-/// MiB as a number, or a text with a unit.
+/// Reads a size: MiB as a number, or a text with a unit.
 pub(crate) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Integer(mib) if mib >= 0 => Ok(Some(mib)),
@@ -311,7 +311,7 @@ pub(crate) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     }
 }
 
-/// A text, or in a file also a number.
+/// Reads a text or, in a file, also a number.
 fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(Some(text)),
@@ -322,7 +322,7 @@ fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     }
 }
 
-/// What is named: a table in the file, pairs as flags.
+/// Named values: a table in the file, pairs as flags.
 mod pairs {
     use std::collections::BTreeMap;
 
@@ -345,7 +345,7 @@ mod pairs {
     }
 }
 
-/// Sets of devices: as [`pairs`], with no other keys than a cell's configuration has.
+/// Sets of devices: like [`pairs`], with only the keys that a cell's configuration has.
 mod device_sets {
     use std::collections::BTreeMap;
 

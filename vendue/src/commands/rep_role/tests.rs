@@ -20,7 +20,7 @@ fn config(more: &[&str]) -> Result<rep::RepConfig, String> {
     config.map_err(|e| e.to_string())
 }
 
-/// The configuration from a file with this text, and flags.
+/// Returns the configuration from a file with this text and flags.
 fn from_file(text: &str, more: &[&str]) -> Result<rep::RepConfig, String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
@@ -168,7 +168,7 @@ fn limits_of_instances_come_from_flags_or_the_file() {
     }
 }
 
-/// The lines that show a default or an example, as settings.
+/// Returns the lines that show a default or an example, as settings.
 fn uncommented(text: &str) -> String {
     let setting = |line: &str| {
         let (key, _) = line.split_once(" = ")?;
@@ -212,13 +212,13 @@ fn the_printed_file_is_complete_and_is_accepted() {
             printed.contains(&format!("\n{key} = ")) || printed.contains(&format!("\n# {key} = "));
         assert!(shown, "{key} is missing in\n{printed}");
     }
-    // and what stands in the comments is accepted too
+    // and the content of the comments is accepted too
     let all = uncommented(&printed);
     let (connection, settings) = read(&all);
     assert_eq!(settings.memory, Some(2_048));
     assert_eq!(connection, Connection::example());
     settings.config().unwrap();
-    // what is set of the connection is printed as it is
+    // settings of the connection are printed unchanged
     let text = "nkey = 'c1.nk'\ntls-ca = 'ca.pem'\ntls-first = true\n";
     let (given, _) = read(text);
     assert_eq!(read(&self::printed(&[], &given)).0, given);

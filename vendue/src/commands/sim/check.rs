@@ -1,4 +1,4 @@
-//! `sim check`: whether the promises of the protocol hold under random faults, seed by seed.
+//! `sim check`: checks whether the promises of the protocol hold under random faults, seed by seed.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -17,7 +17,7 @@ use crate::{
     output::{self, note, say},
 };
 
-/// Between two updates of the progress.
+/// Interval between two progress updates.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// See `vendue sim check --help`.
@@ -38,7 +38,7 @@ pub(crate) struct CheckArgs {
     seed: Option<u64>,
 }
 
-/// Plays the seeds, and shows what they broke.
+/// Plays the seeds, and shows which promises they broke.
 pub(crate) async fn check(global: &Global, args: &CheckArgs) -> anyhow::Result<Exit> {
     if let Some(seed) = args.seed {
         return one(global.output, seed);
@@ -85,7 +85,7 @@ pub(crate) async fn check(global: &Global, args: &CheckArgs) -> anyhow::Result<E
     })
 }
 
-/// One seed, with all that happens in it.
+/// Plays one seed, showing everything that happens in it.
 fn one(format: Format, seed: u64) -> anyhow::Result<Exit> {
     let (timeline, violation) = replay(seed);
     let broken = violation

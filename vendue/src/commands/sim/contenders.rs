@@ -7,9 +7,8 @@ use simulator::scenario::{AUCTIONS_2014, Contender, Decider};
 
 use crate::{commands::policy_file, context::Usage};
 
-/// Reads presets, policy files and auctions of 2014. A file is labelled with its policy's name; where
-/// another has the same name, with the name of the file, so that a changed preset can be compared with
-/// the preset itself.
+/// Reads presets, policy files and auctions of 2014. A file is labelled with its policy's name or, if another contender
+/// has that name, with the name of the file, so that a changed preset can be compared with the preset itself.
 pub(super) fn read(names: &[String]) -> anyhow::Result<Vec<Contender>> {
     let mut contenders = Vec::with_capacity(names.len());
     for name in names {

@@ -1,4 +1,4 @@
-//! `sim estate`: apps that are moved from DEAs to cells, in virtual time.
+//! `sim estate`: simulates moving apps from DEAs to cells, in virtual time.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -17,7 +17,7 @@ use crate::{
     output::{self, note, say},
 };
 
-/// Between two updates of the progress.
+/// Interval between two progress updates.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// See `vendue sim estate --help`.
@@ -32,7 +32,7 @@ pub(crate) struct EstateSimArgs {
     seed: u64,
 }
 
-/// Plays the course, and shows what became of the apps.
+/// Plays the scenario, and shows what happened to the apps.
 pub(crate) async fn estate(global: &Global, args: &EstateSimArgs) -> anyhow::Result<Exit> {
     let end = Arc::new(AtomicBool::new(false));
     let (ended, ending) = (Arc::clone(&end), Arc::clone(&end));

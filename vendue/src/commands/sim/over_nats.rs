@@ -1,5 +1,5 @@
-//! `sim --over nats`: the real roles with simulated executors against a real nats-server, in real
-//! time. What crosses the server is heard by one more connection, and the figures come from that.
+//! `sim --over nats`: the real roles with simulated executors on a real nats-server, in real time. One more connection
+//! hears what crosses the server, and the figures follow from that.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -38,24 +38,24 @@ use crate::{
     output::note,
 };
 
-/// The most cells: each is a whole rep with its subscriptions.
+/// Maximum number of cells: each is a whole rep with its subscriptions.
 const MAX_CELLS: usize = 2_000;
-/// Cells that share a connection.
+/// Number of cells that share a connection.
 const CELLS_A_CONNECTION: usize = 50;
-/// Instances in one start, of what runs before the first request.
+/// Maximum number of instances in one start of those that run before the first request.
 const WORK_A_START: usize = 500;
-/// How long the roles have to know each other.
+/// How long the roles have to get to know each other.
 const WARM_UP: Duration = Duration::from_secs(60);
-/// A run without a duration ends at the latest so long after its last demand.
+/// A run without a duration ends at the latest this long after its last demand, …
 const LONGEST: Duration = Duration::from_secs(60);
-/// And goes on so long after its last outcome.
+/// … and this long after its last outcome.
 const SETTLE: Duration = Duration::from_secs(1);
-/// A cell whose change was not heard by then will not be known any better.
+/// The time within which auctioneers hear of a cell's change.
 const HEARD: Duration = Duration::from_millis(500);
-/// Answers to the client: the last words of their subject are `reply.N`.
+/// The inbox for answers to the client: the last tokens of their subjects are `reply.N`.
 const REPLIES: &str = "_INBOX.sim.reply";
 
-/// What does not work in real time.
+/// Rejects what does not work in real time.
 pub(super) fn check(scenario: &Scenario, demands: &[Demand]) -> Result<(), String> {
     if !scenario.faults.is_empty() {
         return Err("faults: --over nats plays none; only in-process".into());
@@ -64,6 +64,9 @@ pub(super) fn check(scenario: &Scenario, demands: &[Demand]) -> Result<(), Strin
         return Err(
             "restart_lost_after: --over nats has no health manager; only in-process".into(),
         );
+    }
+    if scenario.single {
+        return Err("single: --over nats runs no manager to grant it; only in-process".into());
     }
     if scenario.managers > 0 {
         return Err("managers: --over nats runs none; only in-process".into());
@@ -91,7 +94,7 @@ pub(super) fn check(scenario: &Scenario, demands: &[Demand]) -> Result<(), Strin
     Ok(())
 }
 
-/// One policy's run. Ends early when `end` is set: then the second value is true.
+/// Runs one policy. Ends early if `end` is set: then the second value is true.
 pub(super) async fn play(
     global: &Global,
     scenario: &Scenario,
@@ -164,6 +167,7 @@ impl Cluster {
         };
         for n in 0..scenario.auctioneers {
             let config = auctioneer::AuctioneerConfig {
+                single: false,
                 limits: auctioneer::Limits::default(),
                 name: format!("auctioneer-{n}"),
                 policy: policy.clone(),
@@ -211,7 +215,7 @@ impl Cluster {
         Ok(serde_json::from_slice(&answer.payload)?)
     }
 
-    /// Starts what runs before the first request.
+    /// Starts the instances that run before the first request.
     async fn hold(&self, observer: &Observer<'_>) -> anyhow::Result<()> {
         if observer.running().is_empty() {
             return Ok(());
@@ -244,12 +248,12 @@ impl Cluster {
                 }
             }
         }
-        // cells tell of a change within 100 ms
+        // cells advertise a change within 100 ms
         sleep(HEARD).await;
         Ok(())
     }
 
-    /// Makes the demands, and lays what crosses the server on the observer.
+    /// Makes the demands, and passes what crosses the server to the observer.
     async fn watch(
         &self,
         scenario: &Scenario,
@@ -283,7 +287,7 @@ impl Cluster {
                 let interrupted = end.load(Ordering::Relaxed);
                 return Ok((observer.finish(at_us()), interrupted));
             }
-            // at least now and then, to see whether it is to end
+            // wake at least now and then, to check whether to end
             let wake = over
                 .min(next.unwrap_or(over))
                 .min(Instant::now() + Duration::from_millis(100));
@@ -314,12 +318,12 @@ impl Cluster {
     }
 }
 
-/// The cell as a rep is set up for it.
+/// Returns the configuration of a rep for this cell.
 fn config(cell: &Cell, scenario: &Scenario, seed: u64) -> rep::RepConfig {
     let mut config =
         rep::RepConfig::new(cell.cell.as_str(), cell.zone.as_str(), cell.total.clone());
     config.index = cell.index;
-    // the zone stands at the top of a configuration
+    // the zone is a setting of its own at the top level
     config.attributes = Attributes {
         zone: Attributes::default().zone,
         ..(*cell.attributes).clone()

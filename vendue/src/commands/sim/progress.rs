@@ -7,9 +7,9 @@ use std::{
 
 use simulator::Progress;
 
-/// Between two updates.
+/// Interval between two updates.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The width of the bar, columns.
+/// The width of the bar, in columns.
 const COLUMNS: u64 = 30;
 
 /// A bar on standard error, if that is a terminal.
@@ -38,7 +38,7 @@ impl Bar {
             .collect();
         let (placed, asked) = (progress.placed, progress.asked);
         let age = crate::output::age(progress.virtual_ms);
-        // a terminal that cannot be written to needs no progress
+        // progress is dispensable if the terminal cannot be written to
         let _ = write!(
             io::stderr(),
             "\r{} {bar} {age}, {placed} of {asked} placed\x1b[K",

@@ -121,7 +121,7 @@ async fn held(cluster: &Cluster, recording: &mut Recording) -> anyhow::Result<()
     Ok(())
 }
 
-/// The policy of an auctioneer; a replay may use another.
+/// Returns the policy of an auctioneer; a replay may use another one.
 async fn policy(cluster: &Cluster) -> String {
     let page = Page {
         v: shared::VERSION,
@@ -141,7 +141,7 @@ async fn listen(
     begin: Instant,
     lasts: Option<Duration>,
 ) {
-    // a year stands for no end
+    // without an end, a year
     let end = begin + lasts.unwrap_or(Duration::from_secs(365 * 86_400));
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);

@@ -7,7 +7,7 @@ use simulator::{
 
 use crate::{context::Format, output, table::Table};
 
-/// The figures over all seeds that were simulated to the end.
+/// Computes the figures over all seeds that were simulated to the end.
 pub(super) fn over(outcomes: &[SimOutcome], command: &str) -> Seeds {
     let complete: Vec<SimOutcome> = outcomes
         .iter()

@@ -1,4 +1,4 @@
-//! Real time, processor time and memory of a simulation: never part of its report.
+//! Real time, processor time and memory of a simulation, which are never part of its report.
 
 use std::{fmt, time::Instant};
 
@@ -7,14 +7,14 @@ use simulator::outcome::SimRun;
 
 use crate::process_usage;
 
-/// Measured of one run.
+/// The measurements of one run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Timing {
     policy: String,
     seconds: f64,
     cpu_seconds: f64,
     virtual_seconds: f64,
-    /// Virtual time over real time.
+    /// Virtual time divided by real time.
     times_real_time: f64,
     /// Instances that got their outcome, per second of real time.
     decisions_per_second: f64,
@@ -30,7 +30,7 @@ pub(super) struct Stopwatch {
 
 impl Stopwatch {
     pub(super) fn start() -> Self {
-        // resets the peak; where the kernel does not allow it, the peak is that of all runs so far
+        // resets the peak; if the kernel does not allow that, the peak covers all runs so far
         let _ = std::fs::write("/proc/self/clear_refs", "5");
         Self {
             start: Instant::now(),

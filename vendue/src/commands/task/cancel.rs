@@ -1,4 +1,4 @@
-//! `task cancel`: what waits is not started, what runs is stopped.
+//! `task cancel`: waiting tasks are not started, running ones are stopped.
 
 use shared::wire::{TaskStatus, TaskStored};
 
@@ -15,7 +15,7 @@ pub(crate) struct CancelArgs {
     which: Which,
 }
 
-/// Cancels them.
+/// Cancels the tasks.
 pub(super) async fn cancel(global: &Global, args: &CancelArgs) -> anyhow::Result<Exit> {
     args.which.check()?;
     let cluster = Cluster::connect(global).await?;

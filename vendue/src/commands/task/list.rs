@@ -1,4 +1,4 @@
-//! `task list`: every task in a line.
+//! `task list`: lists the tasks, one per line.
 
 use std::time::SystemTime;
 
@@ -23,7 +23,7 @@ pub(crate) struct ListArgs {
     app: Option<String>,
 }
 
-/// Lists them.
+/// Lists the tasks.
 pub(super) async fn list(global: &Global, args: &ListArgs) -> anyhow::Result<Exit> {
     if let Some(app) = &args.app {
         placement::check_name("--app", app).map_err(Usage::invalid)?;
@@ -42,7 +42,7 @@ pub(super) async fn list(global: &Global, args: &ListArgs) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// A line for each.
+/// Prints a line for each task.
 pub(super) fn print(tasks: &[TaskStatus]) -> anyhow::Result<()> {
     let columns = [
         "TASK", "APP", "KIND", "STATE", "EXIT", "CELL", "ATTEMPTS", "AGE", "TOOK", "WHY",
@@ -69,12 +69,12 @@ pub(super) fn print(tasks: &[TaskStatus]) -> anyhow::Result<()> {
     Ok(table.print()?)
 }
 
-/// How long its last run took, milliseconds.
+/// Returns how long its last run took, in milliseconds.
 pub(super) fn took(task: &TaskStatus) -> Option<u64> {
     Some(task.ended_ms?.saturating_sub(task.started_ms?))
 }
 
-/// Its exit code, or the signal that ended it.
+/// Returns its exit code, or the signal that ended it.
 pub(super) fn exit(task: &TaskStatus) -> String {
     match (task.exit_code, task.signal) {
         (Some(code), _) => code.to_string(),

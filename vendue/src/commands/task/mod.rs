@@ -1,4 +1,4 @@
-//! `task`: tasks that managers have stored, and carry out at most once.
+//! `task`: tasks that managers store and carry out at most once.
 
 mod cancel;
 mod list;
@@ -20,12 +20,13 @@ use crate::{
     output::{note, with_progress},
 };
 
-/// For what a manager stores before it answers. It tries for 8 s, and then a write may wait for its turn and for 3 s.
+/// How long to wait for what a manager stores before it answers: it tries for 8 s, and then a write may have to wait
+/// for its turn and for 3 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// More pages than these are not asked for: 500 tasks each.
+/// Maximum number of pages, with 500 tasks each.
 const MAX_PAGES: usize = 200;
-/// Ids in one question.
+/// Maximum number of ids in one question.
 const MAX_IDS: usize = 500;
 
 #[derive(Debug, clap::Args)]
@@ -56,7 +57,7 @@ enum TaskCommand {
 }
 
 impl TaskArgs {
-    /// Does it.
+    /// Runs the subcommand.
     pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match &self.command {
             TaskCommand::Run(args) => run::run(global, args).await,
@@ -100,7 +101,7 @@ fn check_id(id: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Those that are known of these, in the order of their ids.
+/// Returns those of the selected tasks that are known, in the order of their ids.
 async fn known(cluster: &Cluster, which: &Which) -> anyhow::Result<Vec<TaskStatus>> {
     if which.ids.is_empty() {
         return Ok(all(cluster, which.app.clone()).await?.tasks);
@@ -126,7 +127,7 @@ async fn known(cluster: &Cluster, which: &Which) -> anyhow::Result<Vec<TaskStatu
     Ok(known)
 }
 
-/// All pages in one.
+/// Returns all pages as one.
 async fn all(cluster: &Cluster, app: Option<String>) -> anyhow::Result<TaskListed> {
     let mut question = TaskList {
         v: shared::VERSION,
@@ -142,7 +143,7 @@ async fn all(cluster: &Cluster, app: Option<String>) -> anyhow::Result<TaskListe
         let more = page(cluster, &question).await?;
         listed.tasks.extend(more.tasks);
         listed.acting &= more.acting;
-        // pages only go on
+        // pages only go forward
         listed.next = more.next.filter(|next| *next > after);
     }
     Ok(listed)
@@ -154,21 +155,21 @@ async fn page(cluster: &Cluster, question: &TaskList) -> anyhow::Result<TaskList
     asked.await
 }
 
-/// The ids of the tasks that managers know, for completion.
+/// Returns the ids of the tasks that managers know, for completion.
 pub(crate) async fn ids(cluster: &Cluster) -> Vec<String> {
     let listed = page(cluster, &TaskList::default()).await;
     let tasks = listed.map_or(Vec::new(), |listed| listed.tasks);
     tasks.into_iter().map(|task| task.id).collect()
 }
 
-/// Why something about one task failed.
+/// Why an operation on one task failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Error {
     code: String,
     message: String,
 }
 
-/// The same, and about which.
+/// An error together with the task's id.
 #[derive(Debug, Serialize)]
 struct ErrorOf {
     id: String,
@@ -197,14 +198,14 @@ impl Error {
         }
     }
 
-    /// If no manager has got any of the questions, that once.
+    /// Returns a single error if no manager received any of the questions.
     fn unreachable(errors: &[&Self]) -> Option<anyhow::Error> {
         let first = errors.first()?;
         let all = errors.iter().all(|e| e.code == failure_code::UNREACHABLE);
         all.then(|| Failure::because(&first.code, &first.message))
     }
 
-    /// Bad usage, failed, or done.
+    /// Returns the exit code: bad usage, failed, or success.
     fn exit<'a>(errors: impl Iterator<Item = &'a Self>) -> Exit {
         let codes: Vec<&str> = errors.map(|error| error.code.as_str()).collect();
         if codes.contains(&code::INVALID_REQUEST) {
@@ -224,7 +225,7 @@ struct Answers<T> {
 }
 
 impl<T> Answers<T> {
-    /// Says on standard error what failed.
+    /// Reports the failures on standard error.
     fn tell_errors(&self) {
         for ErrorOf { id, error } in &self.errors {
             note(format_args!("{id}: {}", error.message));
@@ -236,8 +237,8 @@ impl<T> Answers<T> {
     }
 }
 
-/// Asks about each, several at once; in their order. An error about one says nothing of the others, but one about the
-/// only one, or that no manager answers, is the command's.
+/// Asks about each task, several at once; the answers keep the order. An error about one task does not affect the
+/// others, but it is the command's if it is about the only task or if no manager answers.
 async fn about_each<T: DeserializeOwned>(
     cluster: &Cluster,
     verb: &str,

@@ -27,7 +27,7 @@ pub(crate) struct ResultArgs {
     which: Which,
 }
 
-/// Shows one.
+/// Shows one task.
 pub(super) async fn show(global: &Global, args: &ShowArgs) -> anyhow::Result<Exit> {
     check_id(&args.id)?;
     let cluster = Cluster::connect(global).await?;
@@ -42,7 +42,7 @@ pub(super) async fn show(global: &Global, args: &ShowArgs) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Shows how they ended.
+/// Shows how the tasks ended.
 pub(super) async fn results(global: &Global, args: &ResultArgs) -> anyhow::Result<Exit> {
     args.which.check()?;
     let cluster = Cluster::connect(global).await?;
@@ -103,7 +103,7 @@ fn print_results(shown: &Answers<TaskShown>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The last of what a task wrote, after an empty line.
+/// Prints the last output of a task, after an empty line.
 fn print_output(output: &str) -> anyhow::Result<()> {
     let lines = output.trim_end_matches('\n').lines().map(printable);
     let text: Vec<String> = lines.collect();

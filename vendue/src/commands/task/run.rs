@@ -1,4 +1,4 @@
-//! `task run`: the tasks of files are stored and carried out.
+//! `task run`: stores the tasks in files and has them carried out.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) struct RunArgs {
     timeout: Option<Duration>,
 }
 
-/// Stores them, and waits for them where that is wanted.
+/// Stores the tasks, and waits for them if requested.
 pub(super) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit> {
     let mut tasks = Vec::new();
     for file in &args.files {
@@ -57,7 +57,7 @@ pub(super) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit>
     })
 }
 
-/// The tasks of a file, each with an id.
+/// Returns the tasks of a file, each with an id.
 fn in_file(file: &str, text: &str) -> anyhow::Result<Vec<Value>> {
     let mut requests = match request_file::check_with(file, text, &request_file::STORED_FIELDS)? {
         Value::Array(many) => many,

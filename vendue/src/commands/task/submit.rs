@@ -1,4 +1,4 @@
-//! Sending what managers are to store, and what became of it.
+//! Submits requests that managers are to store, and shows the results.
 
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::{
     output::{self, note, with_progress},
 };
 
-/// Requests that wait for their answer at once.
+/// Maximum number of requests that wait for their answers.
 pub(super) const AT_ONCE: usize = 256;
 
 /// Whether a request is stored.
@@ -21,11 +21,11 @@ pub(super) const AT_ONCE: usize = 256;
 enum Outcome {
     Stored,
     Refused,
-    /// Nobody has said so.
+    /// No manager has confirmed or refused it.
     Unknown,
 }
 
-/// What became of one request.
+/// The result for one request.
 #[derive(Debug, Serialize)]
 pub(crate) struct Submitted {
     id: String,
@@ -40,7 +40,7 @@ pub(crate) struct Submitted {
 
 impl Submitted {
     fn failed(id: String, error: Error) -> Self {
-        // the others say that it was not stored; `internal` may also say that the bucket did not answer
+        // these codes mean that it was not stored; `internal` may also mean that the bucket did not answer
         let refused = [
             code::INVALID_REQUEST,
             code::CONFLICT,
@@ -75,7 +75,7 @@ pub(crate) async fn durable(cluster: &Cluster, request: Value) -> anyhow::Result
     report(cluster, &submitted)
 }
 
-/// Sends each, several at once; in their order. Fails only if no manager has got any of them.
+/// Sends each request, several at once; the results keep the order. Fails only if no manager received any of them.
 pub(super) async fn submit(
     cluster: &Cluster,
     requests: Vec<Value>,
@@ -110,7 +110,7 @@ pub(super) async fn submit(
     }
 }
 
-/// Shows what became of each.
+/// Shows the results.
 pub(super) fn report(cluster: &Cluster, submitted: &[Submitted]) -> anyhow::Result<Exit> {
     if cluster.format == Format::Json {
         output::document(&serde_json::json!({ "tasks": submitted }))?;
@@ -127,18 +127,18 @@ pub(super) fn report(cluster: &Cluster, submitted: &[Submitted]) -> anyhow::Resu
     Ok(exit(submitted))
 }
 
-/// Those that are stored.
+/// Returns those that are stored.
 pub(super) fn stored(submitted: &[Submitted]) -> Vec<TaskStatus> {
     submitted.iter().filter_map(|s| s.task.clone()).collect()
 }
 
-/// Says on standard error the ids of those that are stored: whoever stops waiting needs them.
+/// Prints the ids of the stored tasks on standard error, for users who stop waiting.
 pub(super) fn tell_ids(stored: &[TaskStatus]) {
     let ids: Vec<&str> = stored.iter().map(|task| task.id.as_str()).collect();
     note(format_args!("stored: {}", ids.join(", ")));
 }
 
-/// Says on standard error of which it is not known that they are stored, and why.
+/// Reports on standard error which requests are not known to be stored, and why.
 pub(super) fn tell_failed(submitted: &[Submitted]) {
     for one in submitted {
         let Some(Error { message, .. }) = &one.error else {
@@ -155,7 +155,7 @@ pub(super) fn tell_failed(submitted: &[Submitted]) {
     }
 }
 
-/// Bad usage, failed, or done.
+/// Returns the exit code: bad usage, failed, or success.
 pub(super) fn exit(submitted: &[Submitted]) -> Exit {
     Error::exit(submitted.iter().filter_map(|one| one.error.as_ref()))
 }

@@ -1,4 +1,4 @@
-//! `task wait`: until tasks are over.
+//! `task wait`: waits until tasks have ended.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,15 +12,15 @@ use crate::{
     output::{self, note},
 };
 
-/// Between two looks: at first, at most, and by how much it grows.
+/// Pause between two looks: the first, the longest, and the growth factor.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const GROWTH: f64 = 1.3;
-/// What a manager has stored, each has heard of after so long at most.
+/// The time within which every manager has heard what one has stored.
 const HEARD_OF: Duration = Duration::from_secs(5);
-/// Quick waits say nothing; long ones say what changes, at most this often.
+/// Waits shorter than this say nothing; longer ones report changes, at most this often.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long to wait unless it is said otherwise.
+/// The default timeout.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, clap::Args)]
@@ -36,22 +36,22 @@ pub(crate) struct WaitArgs {
     timeout: Duration,
 }
 
-/// Waits.
+/// Runs `task wait`.
 pub(super) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exit> {
     args.which.check()?;
     let cluster = Cluster::connect(global).await?;
     until_over(&cluster, Waited::new(&args.which), args.timeout).await
 }
 
-/// What is waited for, and what is known of it.
+/// What is waited for, and what is known about it.
 pub(super) struct Waited {
-    /// All tasks of this app, also those that are stored meanwhile.
+    /// All tasks of this app, including those stored meanwhile.
     app: Option<String>,
-    /// By id; none = nothing is known of it yet.
+    /// By id; none = nothing is known about it yet.
     tasks: BTreeMap<String, Option<TaskStatus>>,
-    /// A task that a manager did not know when it was asked last; or that of the app none is known.
+    /// A task that a manager did not know when it was last asked; `of APP` if none of the app is known.
     missing: Option<String>,
-    /// All are over.
+    /// Whether all have ended.
     done: bool,
 }
 
@@ -65,7 +65,7 @@ impl Waited {
         }
     }
 
-    /// These, which are stored.
+    /// Waits for these stored tasks.
     pub(super) fn stored(tasks: Vec<TaskStatus>) -> Self {
         Self {
             app: None,
@@ -75,7 +75,7 @@ impl Waited {
         }
     }
 
-    /// Those that are not over, or are not known.
+    /// Returns those that have not ended or are unknown.
     fn open(&self) -> Vec<String> {
         let is_over = |task: &TaskStatus| task.state.is_over();
         let open = self.tasks.iter();
@@ -83,15 +83,16 @@ impl Waited {
         open.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Which to ask for: what is not over. Once all are, an app is asked for again: it may have further ones.
+    /// Returns what to ask for: tasks that have not ended. Once all have, the app is asked for again, as it may have
+    /// further tasks.
     fn question(&self) -> Which {
         let ids = self.open();
         let app = self.app.clone().filter(|_| ids.is_empty());
         Which { ids, app }
     }
 
-    /// The answer to a question. What was seen to be over stays over: a result may be deleted meanwhile, and another
-    /// manager may not have heard of the end.
+    /// Records the answer to a question. A task that was seen to have ended stays so, as its result may be deleted
+    /// meanwhile, or another manager may not have heard of its end.
     fn take(&mut self, question: &Which, answer: Vec<TaskStatus>) {
         let answered = |id: &&String| answer.iter().any(|task| task.id == **id);
         self.missing = question.ids.iter().find(|id| !answered(id)).cloned();
@@ -108,13 +109,13 @@ impl Waited {
         self.done = all_asked && self.missing.is_none() && self.open().is_empty();
     }
 
-    /// What is known, in the order of the ids.
+    /// Returns what is known, in the order of the ids.
     fn known(&self) -> Vec<TaskStatus> {
         self.tasks.values().flatten().cloned().collect()
     }
 }
 
-/// Waits, and prints what came of them.
+/// Waits, and prints the results.
 pub(super) async fn until_over(
     cluster: &Cluster,
     mut waited: Waited,
@@ -126,7 +127,7 @@ pub(super) async fn until_over(
         let question = waited.question();
         match known(cluster, &question).await {
             Ok(known) => waited.take(&question, known),
-            // a manager that is being replaced is waited for
+            // tolerated, as a manager may be being replaced
             Err(error) if !waited.known().is_empty() && is_temporary(&error) => {}
             Err(error) => return Err(error),
         }
@@ -173,7 +174,7 @@ fn is_temporary(error: &anyhow::Error) -> bool {
     failure.is_some_and(|f| codes.contains(&f.code.as_str()) || f.code == code::INTERNAL)
 }
 
-/// The worst of them, in a word.
+/// Returns the worst state in a word.
 fn outcome(tasks: &[TaskStatus]) -> &'static str {
     let any = |what: &dyn Fn(&TaskStatus) -> bool| tasks.iter().any(what);
     if any(&|task| task.state == TaskState::Failed && !task.unplaced) {
@@ -238,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Answers the next question with these.
+    /// Answers the next question with these states.
     fn answer(waited: &mut Waited, states: &[(&str, TaskState)]) -> Which {
         let question = waited.question();
         let tasks = states.iter().map(|(id, state)| task(id, *state, false));

@@ -1,4 +1,4 @@
-//! Who the programs of the cluster are, and how they connect.
+//! The identities of the cluster's programs, and how they connect.
 
 use std::path::PathBuf;
 
@@ -18,17 +18,17 @@ use crate::{
 
 /// The name of the only auctioneer of a private server.
 pub(super) const AUCTIONEER: &str = "auctioneer-0";
-/// Who types the commands.
+/// The identity of the user who types commands.
 pub(super) const OPERATOR: &str = "operator";
 
-/// The keys of a cluster with --secure; they go when it ends.
+/// The keys of a cluster with --secure, which are removed when it ends.
 pub(super) struct Keys {
     pub(super) directory: Directory,
     _files: TempDir,
 }
 
 impl Keys {
-    /// For these cells, an auctioneer, an operator, and a manager where one runs.
+    /// Creates keys for these cells, an auctioneer, an operator, and a manager if one runs.
     pub(super) fn make(
         global: &Global,
         cells: &[rep::RepConfig],
@@ -59,13 +59,13 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// The key of one of the cluster's identities, with --secure.
+    /// Returns the key of one of the cluster's identities, with --secure.
     pub(super) fn key(&self, identity: &str) -> Option<PathBuf> {
         let keys = self.keys.as_ref()?;
         Some(keys.directory.key(identity))
     }
 
-    /// Connects a program; without an identity, as who types the commands.
+    /// Connects a program; without an identity, as the user who types commands.
     pub(super) async fn connect(
         &self,
         name: &str,
@@ -81,15 +81,15 @@ impl Connections {
             identity: identity
                 .map(str::to_owned)
                 .or(self.options.identity.clone()),
-            // each role answers for its own
+            // each role handles its own violations
             violations: PermissionViolations::default(),
             ..self.options.clone()
         };
         cluster::connect(&options).await
     }
 
-    /// Connects a manager, and then it to what it stores: with --secure that is in an account of its own,
-    /// where the manager has a second identity.
+    /// Connects a manager to the cluster and to its stored state. With --secure, that is in a separate account, in
+    /// which the manager has a second identity.
     pub(super) async fn connect_manager(&self, name: &str) -> anyhow::Result<(Bus, Bus)> {
         let bus = self.connect("manager", Some(name), Echo::All).await?;
         if self.keys.is_none() {

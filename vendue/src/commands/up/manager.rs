@@ -1,4 +1,4 @@
-//! The cluster's manager, and where the private server keeps what it stores.
+//! The cluster's manager, and where the private server keeps its state.
 
 use std::{
     fmt::Display,
@@ -19,22 +19,22 @@ use crate::{
 
 /// The name of the only manager of a private server.
 pub(super) const MANAGER: &str = "manager-0";
-/// How long commands wait for the manager to know its bucket.
+/// How long commands wait until the manager knows its bucket.
 const READY: Duration = Duration::from_secs(10);
-/// The most that the private server stores, bytes.
+/// The most that the private server stores, in bytes.
 const MAX_STORED: &str = "1G";
 
 /// Where the private server stores apps.
 pub(super) struct Data {
     path: PathBuf,
-    /// Gone when the cluster ends, unless somebody named a directory.
+    /// Removed when the cluster ends, unless the user named a directory.
     _files: Option<TempDir>,
     /// Held while this cluster uses a named directory.
     _lock: Option<File>,
 }
 
 impl Data {
-    /// The named directory, else one that goes when the cluster ends. Definitions hold secrets: nobody
+    /// Uses the named directory, else one that is removed when the cluster ends. As definitions contain secrets, nobody
     /// else may read them.
     pub(super) fn at(named: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = named else {
@@ -71,7 +71,7 @@ impl Data {
         })
     }
 
-    /// The part of the server's configuration.
+    /// Returns the JetStream part of the server's configuration.
     pub(super) fn config(&self) -> String {
         let path = self.path.display().to_string();
         let path = path.replace('\\', "\\\\").replace('"', "\\\"");
@@ -79,7 +79,7 @@ impl Data {
     }
 }
 
-/// The settings of the cluster's manager; on a server that others use its name is one of its own.
+/// Returns the settings of the cluster's manager; on a shared server it has a unique name.
 pub(super) fn config(joins: bool, subjects: &Subjects) -> ManagerConfig {
     ManagerConfig {
         name: if joins {
@@ -94,8 +94,8 @@ pub(super) fn config(joins: bool, subjects: &Subjects) -> ManagerConfig {
     }
 }
 
-/// Runs the manager, over its connections to the cluster and to what it stores. Without usable JetStream
-/// the cluster does without it.
+/// Runs the manager over its connections to the cluster and to its stored state. Without usable JetStream, the cluster
+/// works without it.
 pub(super) async fn run(
     config: ManagerConfig,
     (bus, state): (Bus, Bus),
@@ -121,7 +121,7 @@ pub(super) async fn run(
     }
 }
 
-/// Waits until a manager answers; not for long, and not for one that has failed.
+/// Waits until a manager answers, but not for long, and not for one that has failed.
 pub(super) async fn until_ready(bus: &Bus, subjects: &Subjects, failed: &CancellationToken) {
     let answers = async {
         loop {

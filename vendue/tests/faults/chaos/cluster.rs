@@ -1,4 +1,4 @@
-//! The programs that things are done to.
+//! The programs under test.
 
 use std::{
     fs,
@@ -21,9 +21,9 @@ use super::{
 };
 use crate::parts::{Observer, Part};
 
-/// What each cell has, MiB.
+/// The memory of each cell, in MiB.
 pub(crate) const MEMORY_MB: u64 = 400;
-/// Between two looks.
+/// Interval between two looks.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// One program and its links to the servers.
@@ -41,27 +41,27 @@ pub(crate) struct Cluster {
     auctioneers: Vec<Seat>,
     managers: Vec<Seat>,
     policy: &'static str,
-    /// Where the reps keep the directories of their instances, and the servers their streams.
+    /// The directories of the reps' instances and of the servers' streams.
     state: tempfile::TempDir,
     pub(crate) mark: String,
     pub(crate) watch: Arc<Mutex<Watch>>,
-    /// Of the auctioneers, how many live.
+    /// Number of auctioneers that are expected to be alive.
     expected: Arc<Mutex<usize>>,
 }
 
-/// A lock that nobody poisons: whoever panics ends the test.
+/// Locks a mutex that is never poisoned, as a panic ends the test.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
 impl Cluster {
-    /// Without managers, on one server.
+    /// Starts a cluster without managers, on one server.
     pub(crate) async fn start(seed: u64) -> Self {
         let state = tempfile::tempdir().unwrap();
         Self::on(vec![NatsServer::start().await], state, seed, 0).await
     }
 
-    /// With managers, on servers that replicate what they store.
+    /// Starts a cluster with managers, on servers that replicate what they store.
     pub(crate) async fn with_managers(seed: u64) -> Self {
         let state = tempfile::tempdir().unwrap();
         let jetstream = "sync_interval: always";
@@ -109,7 +109,7 @@ impl Cluster {
     pub(crate) fn observe(&self) {
         let (watch, mark) = (self.watch.clone(), self.mark.clone());
         tokio::task::spawn_blocking(move || {
-            // the test's own handle and this one: when the test drops its own, it has ended
+            // the test's own handle and this one: when the test drops its handle, it has ended
             while Arc::strong_count(&watch) > 1 {
                 let found = table::look(&mark);
                 lock(&watch).saw(Instant::now(), &found);
@@ -148,7 +148,7 @@ impl Cluster {
         });
     }
 
-    /// Carries out a step that is about programs.
+    /// Carries out a step on programs.
     pub(crate) async fn carry_out(&mut self, step: &Step) {
         let told = self.told(step);
         lock(&self.watch).tell(&told);
@@ -184,7 +184,7 @@ impl Cluster {
         }
     }
 
-    /// The step, with the name of the program.
+    /// Describes the step, with the name of the program.
     fn told(&self, step: &Step) -> String {
         match step {
             Step::Do(Program::Rep(nth), deed) => format!("{} {deed:?}", self.cell(*nth)),
@@ -192,15 +192,15 @@ impl Cluster {
         }
     }
 
-    /// The name of a cell.
+    /// Returns the name of a cell.
     pub(crate) fn cell(&self, nth: usize) -> &str {
         &self.cells[nth].name
     }
 
-    /// One of the processes that run now.
+    /// Returns one of the instances' processes that run now.
     fn one(&self, number: usize) -> Option<Found> {
         let mut found = table::look(&self.mark);
-        // a supervisor ends with its rep; what it left meanwhile has another parent
+        // a supervisor ends with its rep, whose leftover processes then have another parent
         found.retain(|process| process.parent > 1);
         let nth = number.checked_rem(found.len())?;
         Some(found.swap_remove(nth))
@@ -256,7 +256,7 @@ impl Cluster {
             Deed::Start => self.start_rep(nth),
             Deed::KillWithSupervisors => {
                 let part = seat.part.take().expect("a rep");
-                // frozen, it starts no other meanwhile
+                // while frozen, it cannot start another one
                 part.signal(Signal::STOP);
                 proc::children(part.pid()).into_iter().for_each(kill);
                 part.kill();
@@ -282,7 +282,7 @@ impl Cluster {
         }
     }
 
-    /// Whether every cell and auctioneer answers, and nothing runs twice.
+    /// Returns whether every cell and auctioneer answers, and nothing runs twice.
     pub(crate) fn is_quiet(&self) -> bool {
         let watch = lock(&self.watch);
         let now = Instant::now();
@@ -292,7 +292,7 @@ impl Cluster {
             && watch.twice().is_empty()
     }
 
-    /// Tells of every program that has ended by itself.
+    /// Reports every program that has ended by itself.
     pub(crate) fn check_lives(&mut self) {
         let auctioneers = self.auctioneers.iter_mut().chain(&mut self.managers);
         for seat in auctioneers.chain(&mut self.cells) {
@@ -302,7 +302,7 @@ impl Cluster {
         }
     }
 
-    /// What is not as it should be, for a reader.
+    /// Describes what is not as it should be.
     pub(crate) fn described(&self, differences: &[String]) -> String {
         let watch = lock(&self.watch);
         let now = Instant::now();
@@ -316,7 +316,7 @@ impl Cluster {
         )
     }
 
-    /// What the cells say that runs, and what does: pairs of instance and cell.
+    /// Returns what the cells report as running, and what does run: pairs of instance and cell.
     pub(crate) async fn said_and_true(&self) -> (Vec<(String, String)>, Vec<(String, String)>) {
         let said = self.observer.running(CELLS).await;
         let found = table::look(&self.mark);
@@ -329,7 +329,7 @@ impl Cluster {
         (said, runs)
     }
 
-    /// Ends everything in order; what is left then is a violation.
+    /// Ends everything in order; anything left over is a violation.
     pub(crate) async fn end(&mut self) {
         let auctioneers = self.auctioneers.iter_mut().chain(&mut self.managers);
         for seat in auctioneers.chain(&mut self.cells) {
@@ -374,7 +374,7 @@ async fn seats(names: Vec<String>, servers: &[NatsServer]) -> Vec<Seat> {
 }
 
 impl Seat {
-    /// The addresses of all servers, each through a link.
+    /// Returns the addresses of all servers, each through a link.
     fn urls(&self) -> String {
         let urls: Vec<String> = self.links.iter().map(Link::url).collect();
         urls.join(",")
@@ -399,13 +399,13 @@ impl Seat {
     }
 }
 
-/// Kills a process; it may have ended already.
+/// Kills a process, which may already have ended.
 fn kill(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let _ = kill_process(pid.expect("a pid"), Signal::KILL);
 }
 
-/// How many auctioneers take requests.
+/// Returns the number of auctioneers that accept requests.
 async fn serving(observer: &Observer) -> usize {
     let mut count = 0;
     let subject = format!("$SRV.INFO.{}-auctioneer", observer.subjects.prefix());
@@ -415,7 +415,7 @@ async fn serving(observer: &Observer) -> usize {
         count += usize::from(endpoints > 0);
         count == AUCTIONEERS
     };
-    // while the server is away there is nobody to ask
+    // while the server is away, there is nobody to ask
     let _ = ask::gather(&observer.client, subject, "".into(), EVERY * 2, None, heard).await;
     count
 }

@@ -1,4 +1,4 @@
-//! The user: asks managers until they have answered, one thing after the other, and knows what should run then.
+//! The user: asks managers for one thing after the other until they have answered, and knows what should run then.
 
 use std::{
     collections::BTreeMap,
@@ -19,16 +19,16 @@ use super::{
 };
 use crate::parts::Observer;
 
-/// What each instance asks for, MiB: all that is wanted, twice, has room on the cells but for one.
+/// What each instance asks for, in MiB: twice everything that is wanted fits on all cells but one.
 const MEMORY_MB: u64 = 48;
-/// How long an answer is waited for before the same is asked again.
+/// How long to wait for an answer before asking again.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Between two attempts.
+/// Pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(200);
 /// How long a lost bucket stays lost.
 const LOST: Duration = Duration::from_secs(3);
 
-/// An app that is to run.
+/// An app that should run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) instances: u32,
@@ -37,18 +37,18 @@ pub(crate) struct Wanted {
     created: u32,
 }
 
-/// What was asked for, and how it went.
+/// What was requested, and how it went.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) orders: usize,
     pub(crate) again: usize,
     pub(crate) drains: usize,
     pub(crate) losses: usize,
-    /// What was asked once more at the end, and changed something: an earlier order was carried out late.
+    /// Repeated orders that changed something at the end, because an earlier order was carried out late.
     pub(crate) late: usize,
 }
 
-/// What is still to be asked, and when the last answer came.
+/// The orders that are still open, and when the last answer arrived.
 #[derive(Debug)]
 struct Open {
     count: usize,
@@ -72,7 +72,7 @@ pub(crate) struct Desk {
 /// Why something is not done yet.
 enum Failure {
     Again(String),
-    /// The app is not there.
+    /// The app does not exist.
     Gone,
     Never(String),
 }
@@ -117,14 +117,14 @@ impl Desk {
         desk
     }
 
-    /// Asks for this when everything before it has been answered.
+    /// Sends an order once everything before it has been answered.
     pub(crate) fn order(&self, order: Order) {
         lock(&self.open).count += 1;
         lock(&self.tally).orders += 1;
         self.orders.send(order).expect("a user");
     }
 
-    /// Drains a cell, or ends that.
+    /// Drains a cell or puts it back.
     pub(crate) fn cell(&self, cell: &str, deed: Deed) {
         lock(&self.open).count += 1;
         lock(&self.tally).drains += usize::from(deed == Deed::Drain);
@@ -139,7 +139,7 @@ impl Desk {
         open.answered = Instant::now();
     }
 
-    /// When the last answer came; none while one is waited for.
+    /// Returns when the last answer arrived; none while one is awaited.
     pub(crate) fn all_answered(&self) -> Option<Instant> {
         let open = lock(&self.open);
         (open.count == 0).then_some(open.answered)
@@ -182,7 +182,7 @@ impl Desk {
         self.tell(&format!("done: {order:?}"));
     }
 
-    /// From now on a new version of the app is wanted.
+    /// Records that a new version of the app is wanted from now on.
     fn put(&self, app: &str, instances: u32) {
         let mut version = lock(&self.version);
         *version += 1;
@@ -196,7 +196,7 @@ impl Desk {
         wanted.insert(app.to_owned(), now);
     }
 
-    /// Puts what is wanted of an app; whether that changed anything.
+    /// Puts the wanted definition of an app. Returns whether that changed anything.
     async fn put_again(&self, app: &str) -> bool {
         let wanted = lock(&self.wanted)[app];
         let (memory, version) = (MEMORY_MB.to_string(), wanted.version.to_string());
@@ -210,7 +210,7 @@ impl Desk {
         answer.is_some_and(|answer| answer["changed"] == true)
     }
 
-    /// Says once more what is wanted: what somebody carried out late may have undone it.
+    /// Repeats what is wanted, as an order that was carried out late may have undone it.
     pub(crate) async fn repeat(&self) {
         for app in (0..APPS).map(name) {
             let wanted = lock(&self.wanted).contains_key(&app);
@@ -228,7 +228,7 @@ impl Desk {
         }
     }
 
-    /// Wants nothing any more.
+    /// Deletes all apps.
     pub(crate) fn delete_all(&self) {
         for app in 0..APPS {
             if lock(&self.wanted).contains_key(&name(app)) {
@@ -237,7 +237,7 @@ impl Desk {
         }
     }
 
-    /// Asks managers until one has done it; none where there is no such app.
+    /// Asks managers until one has done it; none if there is no such app.
     async fn until_done(&self, verb: &str, app: &str, body: &Value) -> Option<Value> {
         let subject = self.observer.subjects.app(verb, app);
         self.until_answered(&subject, &to_bytes(body)).await
@@ -296,9 +296,9 @@ impl Desk {
         }
     }
 
-    /// As an operator would: what is restored is what an export had.
+    /// Loses the bucket and acts like an operator: what is restored is what an export contained.
     async fn lose_bucket(&self, lease: bool) {
-        // what was deleted and still runs is known from the bucket alone
+        // instances of deleted apps that still run are known from the bucket alone
         while let Some(left) = self.leftover() {
             self.tell(&format!("not yet lost: {left:?}"));
             tokio::time::sleep(AGAIN).await;
@@ -326,7 +326,7 @@ impl Desk {
         self.restore(exported).await;
     }
 
-    /// Something that runs of an app that was deleted.
+    /// Returns a process that still runs for a deleted app.
     fn leftover(&self) -> Option<Found> {
         let wanted = lock(&self.wanted).clone();
         let is_left = |process: &Found| {
@@ -353,7 +353,7 @@ impl Desk {
         }
     }
 
-    /// Whether the bucket has the app, as its server says.
+    /// Returns whether the bucket has the app, according to its server.
     async fn is_stored(&self, app: &str) -> bool {
         let subject = "$JS.API.STREAM.MSG.GET.KV_vendue-apps";
         let key = to_bytes(&json!({"last_by_subj": format!("$KV.vendue-apps.app.{app}")}));
@@ -377,7 +377,7 @@ impl Desk {
             let told = format!("restored: {:?}", answer.apps);
             let mut left = Vec::new();
             for (app, result) in apps.into_iter().zip(answer.apps) {
-                // refused: it was restored by an import that was not answered, or the loss is not noticed yet
+                // refused: either an unanswered import restored it, or the loss has not been noticed yet
                 if result.error.is_some() && !self.is_stored(&result.app).await {
                     left.push(app);
                 }
@@ -390,13 +390,23 @@ impl Desk {
         }
     }
 
+    /// What a manager says of all apps.
+    pub(crate) async fn shown(&self) -> String {
+        let subject = format!("{}.app.list", self.observer.subjects.prefix());
+        match self.ask(&subject, br#"{"v":1}"#).await {
+            Ok(apps) => apps.to_string(),
+            Err(Failure::Again(why) | Failure::Never(why)) => why,
+            Err(Failure::Gone) => "no apps".to_owned(),
+        }
+    }
+
     /// What runs and should not, and what should and does not.
     pub(crate) fn differences(&self) -> Vec<String> {
         let wanted = lock(&self.wanted).clone();
         differences(&wanted, &table::look(&self.mark))
     }
 
-    /// What runs now as it should must not be stopped.
+    /// Declares that what runs now as it should must not be stopped.
     pub(crate) fn hold(&self) {
         let wanted = lock(&self.wanted);
         let mut watch = lock(&self.watch);
@@ -414,7 +424,7 @@ fn failure(error: &WireError) -> Failure {
     }
 }
 
-/// Each index that is wanted runs once, of the version that is wanted, and nothing else does.
+/// Checks that each wanted index runs once, in the wanted version, and nothing else does.
 fn differences(wanted: &BTreeMap<String, Wanted>, found: &[Found]) -> Vec<String> {
     let mut at: BTreeMap<(&str, u32), Vec<&Found>> = BTreeMap::new();
     for process in found {

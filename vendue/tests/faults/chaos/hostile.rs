@@ -1,6 +1,5 @@
-//! Messages that nobody should send: garbage on every subject, and words of others that are forged. No
-//! program ends, everything that can be answered is, and the auctioneers believe what is true again
-//! after one ttl.
+//! Messages that nobody should send: garbage on every subject, and forged messages in the name of others. No program
+//! ends, everything that can be answered is, and after one ttl the auctioneers' knowledge is true again.
 
 use std::{
     collections::BTreeMap,
@@ -18,12 +17,12 @@ use testkit::{NatsServer, eventually_within};
 use crate::parts::{Observer, Part};
 
 const CELLS: [&str; 3] = ["z0-a", "z0-b", "z1-a"];
-/// A made-up cell is believed for so long at most, however long it says it is. Longer than the cells' own ttl:
-/// what is said of a true one must end sooner.
+/// How long a made-up cell is believed at most, whatever ttl it claims. Longer than the cells' own ttl, as false claims
+/// about a real cell must end sooner.
 const MAX_TTL: &str = "10s";
-/// The request of which an outcome is made up.
+/// The request for which an outcome is made up.
 const FORGED: &str = "forged-3";
-/// How long the end of a fuzz may take to be worked off.
+/// How long it may take until all fuzz messages are processed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn forged_instance() -> InstanceId {
@@ -37,7 +36,7 @@ struct Hostile {
     random: SplitMix64,
 }
 
-/// What is sent to a subject is a mutation of this; what would be carried out is only sent broken.
+/// A subject, with the body whose mutations are sent to it; a body that would be carried out is only sent broken.
 struct Target {
     subject: String,
     body: String,
@@ -145,7 +144,7 @@ impl Hostile {
         usize::try_from(self.random.draw() % bound as u64).unwrap()
     }
 
-    /// A body that is not what it was, and of which no byte can be carried out where it `acts`.
+    /// Returns a changed body; if the target `acts`, one that cannot be carried out.
     fn mutation(&mut self, target: &Target) -> Vec<u8> {
         let mut body = target.body.clone().into_bytes();
         match self.below(8) {
@@ -170,7 +169,7 @@ impl Hostile {
             }
             _ => body.clear(),
         }
-        // an empty object may be a whole message, and so may what was left unchanged
+        // an empty object may be a complete message, and so may an unchanged body
         if target.acts && (body == target.body.as_bytes() || body.first() == Some(&b'{')) {
             body.push(b'!');
         }
@@ -197,7 +196,7 @@ impl Hostile {
         }
     }
 
-    /// Says in the name of others what is not true.
+    /// Sends false claims in the name of others.
     async fn forge(&mut self) {
         let subjects = &self.observer.subjects;
         let state = self
@@ -215,7 +214,7 @@ impl Hostile {
         leaves["ttl"] = json!("0s");
         let mut made_up = reborn.clone();
         (made_up["cell"], made_up["available"]) = (json!("z9-fake"), truth["total"].clone());
-        // another cell, with what everybody hears of this one
+        // another cell, with everything that everybody hears of this one
         let mut thief = truth.clone();
         thief["cell"] = json!("z9-thief");
         let mut thief_leaves = thief.clone();
@@ -223,7 +222,7 @@ impl Hostile {
         let claim = "00000000-0000-0000-0000-000000000001";
         let asked = json!({"v": 1, "kind": "asked", "by": "auctioneer-9", "auction": claim,
             "app": "web", "requests": ["forged-1"]});
-        // complete in form, of what nobody has announced
+        // complete in form, but for something that nobody has announced
         let placed =
             json!({"index": 0, "instance": forged_instance(), "outcome": "placed", "cell": "z0-b"});
         let outcome = json!({"v": 1, "id": FORGED, "app": "web", "outcome": "placed", "auction": claim,
@@ -249,7 +248,7 @@ impl Hostile {
         self.observer.client.flush().await.expect("flush");
     }
 
-    /// What a cell has and what is free there, as it says itself.
+    /// Returns what each cell has and what is free there, according to itself.
     async fn truth(&self) -> Result<BTreeMap<String, [Value; 2]>, String> {
         let mut truth = BTreeMap::new();
         for cell in CELLS {
@@ -265,7 +264,7 @@ impl Hostile {
         Ok(truth)
     }
 
-    /// The same as an auctioneer knows it, of all cells that it knows.
+    /// Returns the same according to an auctioneer, for all cells that it knows.
     async fn known(&self) -> Result<BTreeMap<String, [Value; 2]>, String> {
         let (client, subject) = (&self.observer.client, self.observer.subjects.pool());
         let pool = client.request(subject, "".into()).await;
@@ -280,8 +279,8 @@ impl Hostile {
         Ok(cells.iter().map(of).collect())
     }
 
-    /// Waits until the auctioneers know what the cells have, then until they know no other cell, and place on
-    /// them. How long the first of that took.
+    /// Waits until the auctioneers know what the cells have, then until they know no other cell and place work on them.
+    /// Returns how long the first of that took.
     async fn recovers(&self, round: usize) -> Duration {
         let since = Instant::now();
         eventually_within(PATIENCE, "what is true of the cells", async || {
@@ -298,7 +297,7 @@ impl Hostile {
         .await;
         let believed = since.elapsed();
         eventually_within(PATIENCE, "true cells only", async || {
-            // two auctioneers answer by chance
+            // two auctioneers answer at random
             for _ in 0..8 {
                 let pool = self.observer.pool().await?;
                 if !pool.keys().map(String::as_str).eq(CELLS) {
@@ -314,7 +313,7 @@ impl Hostile {
         believed
     }
 
-    /// Every program still runs.
+    /// Checks that every program still runs.
     fn all_live(&mut self) {
         for part in &mut self.parts {
             assert!(part.lives(), "a program has ended:\n{}", self.server.log());
@@ -322,7 +321,7 @@ impl Hostile {
     }
 }
 
-/// Fuzzes and forges; returns how long forged words were believed at most.
+/// Fuzzes and forges; returns how long forged messages were believed at most.
 pub(crate) async fn play(seed: u64, messages: usize) -> Duration {
     let mut hostile = Hostile::start(seed).await;
     hostile.recovers(0).await;

@@ -1,12 +1,12 @@
-//! Faults on real processes, many of them at once. What happens is drawn from a seed; what runs is read from
-//! the process table, not from what vendue says of itself. There are two plays:
+//! Many faults at once, on real processes. What happens is drawn from a seed; what runs is read from the process table
+//! rather than from vendue's own reports. There are two scripts:
 //!
-//! - requests with ids of their own are sent again and again to whichever auctioneer gets them;
-//! - apps are put, scaled, rolled out and deleted, tasks and durable requests are stored, cells are drained, the bucket
-//!   of the apps is lost and restored, with two managers on three servers.
+//! - requests with ids of their own are sent repeatedly to whichever auctioneer gets them;
+//! - apps are put, scaled, rolled out and deleted, tasks and durable requests are stored, cells are drained, and the
+//!   bucket of the apps is lost and restored, with two managers on three servers.
 //!
-//! Programs are cut off by a proxy in front of each ([`testkit::Link`]): as in a network that drops everything
-//! no byte passes and nobody is told, and unlike network namespaces it needs no rights on the machine.
+//! Programs are cut off by a proxy in front of each ([`testkit::Link`]): as in a network that drops everything, no byte
+//! passes and nobody is told; unlike network namespaces, this needs no privileges on the machine.
 //!
 //! To promise something else, add it to [`watch::Watch`], and what may break it to [`script::Step`].
 
@@ -35,22 +35,22 @@ use stored::Stored;
 use testkit::eventually_within;
 use watch::{Figures, WHILE};
 
-/// How long the cluster may take to agree with itself after the last fault.
+/// How long the cluster may take to become consistent after the last fault.
 const QUIET: Duration = Duration::from_secs(60);
-/// How long a test waits for what must come; that it came too late is told then.
+/// How long a test waits for what must come; if that comes too late, it is reported then.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// For so long nothing may change before it counts as reached.
+/// A state counts as reached once nothing has changed for this long.
 const STEADY: Duration = Duration::from_secs(1);
-/// Part of what is said of something that was reached, but late.
+/// Part of the message about something that was reached, but late.
 const TOO_LATE: &str = "only after";
 
-/// A few rounds, of which only the end is judged: how fast it is reached depends on the machine.
+/// A few rounds of which only the end is judged, as the time to reach it depends on the machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_few_rounds_of_faults_everything_runs_once() {
     play_requests(1, 6).await.assert_but_for_times();
 }
 
-/// The same for apps that managers keep running. Where the server is too old for managers, they say so.
+/// The same for apps that managers keep running. If the server is too old for managers, they must say so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_few_rounds_of_faults_every_app_runs_as_it_should() {
     if is_old_server() {
@@ -59,7 +59,7 @@ async fn after_a_few_rounds_of_faults_every_app_runs_as_it_should() {
     play_orders(1, 5).await.assert_but_for_times();
 }
 
-/// `make chaos`: `SEED` and `ROUNDS` say what is played.
+/// `make chaos`; `SEED` and `ROUNDS` determine what is played.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes long; `make chaos` runs it"]
 async fn for_many_rounds_of_faults_everything_runs_once() {
@@ -67,7 +67,7 @@ async fn for_many_rounds_of_faults_everything_runs_once() {
     play_requests(seed, rounds).await.assert();
 }
 
-/// Part of `make chaos`, with the same seed and as many rounds.
+/// Part of `make chaos`, with the same seed and number of rounds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes long; `make chaos` runs it"]
 async fn for_many_rounds_of_faults_every_app_runs_as_it_should() {
@@ -116,11 +116,11 @@ async fn much_garbage_and_forged_words_are_over_after_a_ttl() {
     );
 }
 
-/// What became of a script.
+/// The result of a script.
 struct End {
     title: String,
     figures: Figures,
-    /// What was counted beside that.
+    /// Further counts.
     lines: Vec<(&'static str, String)>,
     violations: Vec<String>,
 }
@@ -225,7 +225,7 @@ async fn quiet(cluster: &Cluster) {
     .await;
 }
 
-/// Waits until the cells say what the process table says.
+/// Waits until the cells report what the process table shows.
 async fn agree(cluster: &Cluster) {
     eventually_within(QUIET, "the cells to say what runs", async || {
         let (said, runs) = cluster.said_and_true().await;
@@ -238,6 +238,9 @@ async fn agree(cluster: &Cluster) {
     .await;
 }
 
+/// How often it is told what is still missing.
+const TELL: Duration = Duration::from_secs(20);
+
 /// Waits until everything that was asked for is answered, and what is wanted runs once and nothing else does.
 /// How long that took since the last fault and the last answer.
 async fn settled(cluster: &Cluster, desk: &Desk, last_fault: Instant) -> Duration {
@@ -246,12 +249,17 @@ async fn settled(cluster: &Cluster, desk: &Desk, last_fault: Instant) -> Duratio
     })
     .await;
     desk.repeat().await;
-    let mut since: Option<Instant> = None;
+    let (mut since, mut told): (Option<Instant>, _) = (None, Instant::now());
     let what = "every index that is wanted to run once";
     let reached = eventually_within(PATIENCE, what, async || {
         let differences = desk.differences();
         if !differences.is_empty() || !cluster.is_quiet() {
             since = None;
+            if told.elapsed() >= TELL {
+                told = Instant::now();
+                let shown = desk.shown().await;
+                lock(&cluster.watch).tell(&format!("waits: {differences:?}, {shown}"));
+            }
             return Err(cluster.described(&differences));
         }
         let since = *since.get_or_insert_with(Instant::now);
@@ -304,13 +312,13 @@ impl End {
         self.line("stopped without being asked", self.figures.unasked_stops);
     }
 
-    /// Nothing may have gone wrong.
+    /// Asserts that nothing went wrong.
     fn assert(&self) {
         eprintln!("{}", self.report());
         assert_eq!(self.violations, [""; 0]);
     }
 
-    /// What lasted, but ended, may be the machine's fault.
+    /// Asserts the same, except that violations that only lasted too long are tolerated, as the machine may be slow.
     fn assert_but_for_times(&self) {
         eprintln!("{}", self.report());
         let says = |what: &str, late: &str| what.lines().take(1).any(|line| line.contains(late));

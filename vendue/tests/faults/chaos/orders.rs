@@ -1,19 +1,19 @@
-//! What a user asks managers for, drawn from a seed.
+//! The user's orders to managers, drawn from a seed.
 
 use std::time::Duration;
 
 use super::script::{ROUND, Step, Writer};
 
-/// How many apps there may be at once.
+/// Maximum number of apps at a time.
 pub(crate) const APPS: usize = 4;
-/// So many instances of an app at most, so that there is room for two of each with a cell gone.
+/// Maximum number of instances of an app, such that there is room for two of each with a cell gone.
 const MOST: u32 = 4;
-/// Tasks and durable requests that are stored in a round.
+/// Number of tasks and durable requests that are stored in a round.
 const STORED: u32 = 3;
-/// Once in so many rounds the bucket is lost.
+/// The bucket is lost once in this many rounds.
 const LOSSES: usize = 8;
 
-/// One thing that is asked for. Which app, the number says.
+/// One order. A number says for which app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// A new app, or a new version of it.
@@ -31,13 +31,13 @@ pub(crate) enum Order {
     Delete {
         app: usize,
     },
-    /// The apps are exported, the bucket is deleted, a moment passes, and they are restored.
+    /// The apps are exported, the bucket is deleted, and after a moment they are restored.
     LoseBucket {
         lease: bool,
     },
 }
 
-/// The instances of each app; none where there is no such app.
+/// The number of instances of each app; none if there is no such app.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     apps: [Option<u32>; APPS],
@@ -46,7 +46,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Three seconds: at first every app is put, later there are up to two changes.
+    /// Writes a round of three seconds: in the first one every app is put, in later ones there are up to two changes.
     pub(crate) fn round(&mut self, writer: &mut Writer, begin: Duration) {
         self.rounds += 1;
         for nth in 0..STORED {

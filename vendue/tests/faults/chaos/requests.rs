@@ -1,5 +1,4 @@
-//! Requests with ids of their own, sent again and again to whichever auctioneer gets them: what is asked,
-//! and what is answered.
+//! Requests with ids of their own, sent repeatedly to whichever auctioneer gets them, and their answers.
 
 use std::{
     collections::BTreeMap,
@@ -19,9 +18,9 @@ use super::{
 };
 use crate::parts::Observer;
 
-/// An app is stopped when it is this old, so that there is room for others.
+/// The age at which an app is stopped, so that there is room for others.
 const OLD: Duration = Duration::from_secs(20);
-/// How long an answer is waited for: longer than any fault lasts.
+/// How long to wait for an answer: longer than any fault lasts.
 const ANSWER: Duration = Duration::from_secs(15);
 
 /// A request for instances.
@@ -29,16 +28,16 @@ const ANSWER: Duration = Duration::from_secs(15);
 pub(crate) struct Job {
     instances: u64,
     memory_mb: u64,
-    /// How long what finds no place may wait.
+    /// How long instances without a place may wait.
     queue_seconds: u64,
 }
 
-/// When each job was first sent; those that were stopped are gone from here.
+/// When each job was first sent; stopped jobs are removed.
 #[derive(Debug, Default)]
 pub(crate) struct Requests(Vec<(usize, Duration)>);
 
 impl Requests {
-    /// Three seconds: new requests, and repeats.
+    /// Writes a round of three seconds: new requests, and repeats.
     pub(crate) fn round(&mut self, writer: &mut Writer, begin: Duration) {
         for _ in 0..2 {
             let at = begin + writer.millis(0, 3_000);
@@ -72,7 +71,7 @@ fn job(writer: &mut Writer) -> usize {
     writer.script.jobs.len() - 1
 }
 
-/// What was answered.
+/// The answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) sent: usize,
@@ -84,7 +83,7 @@ fn id(job: usize) -> String {
     format!("chaos-{job}")
 }
 
-/// Sends a request and counts its answer, whenever it comes.
+/// Sends a request and counts its answer, whenever that arrives.
 pub(crate) fn send(cluster: &Cluster, number: usize, job: Job, answers: &Arc<Mutex<Answers>>) {
     let mut request = json!({"id": id(number), "app": id(number), "instances": job.instances,
         "memory_mb": job.memory_mb, "disk_mb": 1, "run": {"command": table::command(),
@@ -109,7 +108,7 @@ pub(crate) fn send(cluster: &Cluster, number: usize, job: Job, answers: &Arc<Mut
     });
 }
 
-/// The outcome of a request, and the cells that it names.
+/// Returns the outcome of a request, and the cells that it names.
 async fn outcome(
     observer: &Observer,
     request: &serde_json::Value,
@@ -128,7 +127,7 @@ async fn outcome(
     Some((name(reply.outcome), cells.collect()))
 }
 
-/// Stops an app; what cannot be reached now is stopped at the end.
+/// Stops an app; anything unreachable now is stopped at the end.
 pub(crate) fn stop(cluster: &Cluster, number: usize) {
     lock(&cluster.watch).tell(&format!("stop {}", id(number)));
     let observer = cluster.observer.clone();

@@ -1,5 +1,5 @@
-//! What is done to the cluster and asked of it, and when: drawn from a seed before anything runs. What is
-//! asked is drawn in `requests` and `orders`, faults here.
+//! What is done to the cluster and requested of it, and when: drawn from a seed before anything runs. Requests are
+//! drawn in `requests` and `orders`, faults here.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,15 +10,15 @@ use super::{
     requests::{Job, Requests},
 };
 
-/// How many cells there are.
+/// Number of cells.
 pub(crate) const CELLS: usize = 5;
-/// How many auctioneers.
+/// Number of auctioneers.
 pub(crate) const AUCTIONEERS: usize = 2;
-/// How many managers, where apps are kept running.
+/// Number of managers, if apps are kept running.
 pub(crate) const MANAGERS: usize = 2;
-/// How many servers there are then.
+/// Number of servers in that case.
 pub(crate) const SERVERS: usize = 3;
-/// Once in so many rounds the cluster is left alone until it is quiet, and everything is compared.
+/// Once in this many rounds, the cluster is left alone until it is quiet, and everything is compared.
 const QUIET_ROUNDS: usize = 10;
 /// How long a round takes.
 pub(crate) const ROUND: Duration = Duration::from_secs(3);
@@ -40,9 +40,9 @@ pub(crate) enum Deed {
     Kill,
     /// SIGKILL, and its supervisors with it.
     KillWithSupervisors,
-    /// SIGTERM, and then it is waited for.
+    /// It is terminated by SIGTERM and waited for.
     Terminate,
-    /// It is started again.
+    /// It is restarted.
     Start,
     /// SIGSTOP.
     Freeze,
@@ -50,7 +50,7 @@ pub(crate) enum Deed {
     Resume,
     /// No byte passes between it and the servers.
     Block,
-    /// Bytes pass again, the delayed ones too.
+    /// Bytes pass again, including delayed ones.
     Unblock,
     /// Its connection is closed.
     Cut,
@@ -65,15 +65,15 @@ pub(crate) enum Deed {
 pub(crate) enum Step {
     /// Something is done to a program.
     Do(Program, Deed),
-    /// The process of an instance is killed; which one, the number says.
+    /// The process of an instance is killed; the number says which one.
     KillInstance(usize),
     /// The supervisor of an instance is killed.
     KillSupervisor(usize),
-    /// A request is sent, this often at once; a request that was sent before is repeated.
+    /// A request is sent, with this many copies at once; a request that was sent before is repeated.
     Send { job: usize, copies: usize },
-    /// A job is stopped, and not asked for again.
+    /// A job is stopped, and no longer requested.
     Stop(usize),
-    /// A manager is asked for something.
+    /// An order is sent to a manager.
     Order(Order),
     /// A manager is to store a task, under this number.
     Store(usize),
@@ -81,17 +81,17 @@ pub(crate) enum Step {
     Quiet,
 }
 
-/// Everything that will happen.
+/// All events of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
-    /// What is asked for, where it is not kept running.
+    /// The jobs, if apps are not kept running.
     pub(crate) jobs: Vec<Job>,
-    /// In the order of time, which counts from the beginning.
+    /// Sorted by time, which counts from the beginning.
     pub(crate) steps: Vec<(Duration, Step)>,
     pub(crate) faults: usize,
 }
 
-/// What is asked of the cluster.
+/// What is requested of the cluster.
 enum Asked {
     Requests(Requests),
     Orders(Orders),
@@ -101,17 +101,17 @@ pub(crate) struct Writer {
     random: SplitMix64,
     pub(crate) script: Script,
     managed: bool,
-    /// Until when something is being done to each program.
+    /// Until when each program is affected by a fault.
     busy: BTreeMap<Program, Duration>,
 }
 
 impl Script {
-    /// Requests, a server and so many rounds; always the same script for a seed.
+    /// Draws a script with requests and one server; a seed always gives the same script.
     pub(crate) fn of_requests(seed: u64, rounds: usize) -> Self {
         Self::of(seed, rounds, Asked::Requests(Requests::default()))
     }
 
-    /// Apps that managers keep running, and three servers.
+    /// Draws a script with apps that managers keep running, and three servers.
     pub(crate) fn of_orders(seed: u64, rounds: usize) -> Self {
         Self::of(seed, rounds, Asked::Orders(Orders::default()))
     }
@@ -151,7 +151,7 @@ impl Writer {
         usize::try_from(self.random.draw() % bound as u64).expect("below a usize")
     }
 
-    /// A time between these, in milliseconds.
+    /// Draws a time in this range, in milliseconds.
     pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.random.draw() % (to - from))
     }
@@ -160,14 +160,14 @@ impl Writer {
         self.script.steps.push((at, step));
     }
 
-    /// One fault and its end, unless something else is being done to that program.
+    /// Adds a fault and its end, unless that program is already affected by one.
     fn fault(&mut self, at: Duration) {
         let number = self.below(1 << 20);
         let rep = Program::Rep(number % CELLS);
         let auctioneer = Program::Auctioneer(number % AUCTIONEERS);
         let manager = Program::Manager(number % MANAGERS);
         let ends = [Deed::Kill, Deed::Terminate][number / 8 % 2];
-        // what is done to a manager, and what a manager is needed for, comes last
+        // faults of managers, and those for which managers are needed, come last
         match self.below(if self.managed { 18 } else { 12 }) {
             0 => self.once(at, Step::KillInstance(number)),
             1 => self.once(at, Step::KillSupervisor(number)),
@@ -202,7 +202,7 @@ impl Writer {
     }
 
     fn for_a_time(&mut self, at: Duration, program: Program, deed: Deed) {
-        // of several servers the others go on
+        // of several servers, the others continue
         let key = match program {
             Program::Server(_) => Program::Server(0),
             other => other,
@@ -218,13 +218,13 @@ impl Writer {
         if let Some(undo) = undo {
             self.add(end, Step::Do(program, undo));
         }
-        // a moment in between, in which it is itself
+        // leaves a moment in which the program is not disturbed
         self.busy.insert(key, over + Duration::from_millis(500));
     }
 }
 
 impl Deed {
-    /// What ends it.
+    /// Returns the deed that ends this one.
     fn undo(self) -> Option<Self> {
         match self {
             Self::Kill | Self::KillWithSupervisors | Self::Terminate => Some(Self::Start),
@@ -265,7 +265,7 @@ mod tests {
         for (seed, of) in
             (0..200).flat_map(|seed| [Script::of_requests, Script::of_orders].map(|of| (seed, of)))
         {
-            // of each program, what would end what is being done to it
+            // for each program, the deed that would end its present fault
             let mut busy = BTreeMap::new();
             for (at, step) in of(seed, 50).steps {
                 let Step::Do(program, deed) = step else {

@@ -1,8 +1,8 @@
-//! Whether something was stopped that nobody asked to stop, from the process table.
+//! Checks, using the process table, whether something was stopped that nobody asked to stop.
 //!
-//! The last process of an index that is wanted must not end. It may when the test has killed it, its supervisor
-//! or its rep; when its cell drains or its rep was told to end; and when another one of the same index ran
-//! shortly before: a stop that is sent while there are two may arrive as late as a fault lasts.
+//! The last process of a wanted index must not end, with these exceptions: the test killed it, its supervisor or its
+//! rep; its cell drains or its rep was told to end; or another process of the same index ran shortly before, as a stop
+//! that is sent while there are two may arrive as late as a fault lasts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +14,14 @@ use super::table::Found;
 /// How late a stop of one of two may arrive: longer than any fault lasts.
 const LATE: Duration = Duration::from_secs(20);
 
-/// The indices that are wanted, and what runs at them.
+/// The wanted indices, and what runs at them.
 #[derive(Debug, Default)]
 pub(crate) struct Stops {
-    /// Of each app, how many indices have been wanted since it was last said.
+    /// For each app, the number of indices that have been wanted continuously since that was last declared.
     wanted: BTreeMap<String, u32>,
     /// The cells whose processes may end.
     leaving: BTreeSet<String>,
-    /// The processes that the test has killed, with the time of their start.
+    /// The processes that the test has killed, with their start times.
     killed: BTreeSet<(u32, u64)>,
     /// What was last seen at each index.
     seen: BTreeMap<(String, u32), Vec<Found>>,
@@ -30,39 +30,39 @@ pub(crate) struct Stops {
 }
 
 impl Stops {
-    /// So many indices of the app are wanted, and have been started.
+    /// Declares that this many indices of the app are wanted and have been started.
     pub(crate) fn want(&mut self, app: &str, instances: u32) {
         self.wanted.insert(app.to_owned(), instances);
     }
 
-    /// From now on, no more than so many are wanted.
+    /// Declares that no more than this many are wanted from now on.
     pub(crate) fn ask_to_stop(&mut self, app: &str, down_to: u32) {
         if let Some(wanted) = self.wanted.get_mut(app) {
             *wanted = down_to.min(*wanted);
         }
     }
 
-    /// What runs on this cell may end, until [`Self::stays`].
+    /// Declares that processes on this cell may end, until [`Self::stays`].
     pub(crate) fn leaves(&mut self, cell: &str) {
         self.leaving.insert(cell.to_owned());
     }
 
-    /// What is started on this cell from now on must not end.
+    /// Declares that processes started on this cell from now on must not end.
     pub(crate) fn stays(&mut self, cell: &str) {
         self.leaving.remove(cell);
-        // what runs there now may have been told to end before
+        // processes that run there now may have been told to end before
         let seen = self.seen.values().flatten();
         let there = seen.filter(|process| process.cell == cell);
         self.killed
             .extend(there.map(|process| (process.pid, process.started_ticks)));
     }
 
-    /// This process is killed.
+    /// Declares that this process is killed.
     pub(crate) fn kills(&mut self, process: &Found) {
         self.killed.insert((process.pid, process.started_ticks));
     }
 
-    /// One look at the process table: what ended since the last one, although it is wanted.
+    /// Takes a look at the process table. Returns what ended since the last one although it is wanted.
     pub(crate) fn saw(&mut self, now: Instant, found: &[Found]) -> Vec<Found> {
         let mut seen: BTreeMap<(String, u32), Vec<Found>> = BTreeMap::new();
         for process in found {

@@ -1,5 +1,5 @@
-//! Tasks and durable requests while faults happen. Each run leaves a line in a file, so nobody's word is needed for how
-//! often it ran.
+//! Tasks and durable requests under faults. Each run leaves a line in a file, so that the number of runs does not
+//! depend on anybody's report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use testkit::eventually_within;
 
 use super::{cluster::lock, desk::Desk};
 
-/// How long it may take until everything is over: a manager may wait three minutes for a cell's answer.
+/// How long it may take until everything has ended: a manager may wait three minutes for a cell's answer.
 const OVER: Duration = Duration::from_secs(300);
 
 /// What was stored, and what has run of it.
@@ -24,18 +24,18 @@ const OVER: Duration = Duration::from_secs(300);
 pub(crate) struct Stored {
     desk: Desk,
     folder: Arc<tempfile::TempDir>,
-    /// Not acknowledged yet.
+    /// Requests that are not acknowledged yet.
     asked: Arc<Mutex<BTreeSet<String>>>,
-    /// Acknowledged, and not known to be over.
+    /// Acknowledged requests that are not known to have ended.
     accepted: Arc<Mutex<BTreeSet<String>>>,
-    /// How many ended in each state.
+    /// Number of requests that ended in each state.
     pub(crate) ended: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 impl Stored {
     pub(crate) fn open(desk: &Desk) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // instances are somebody else's where the test is root's
+        // if the test runs as root, instances run as another user
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         let stored = Self {
             desk: desk.clone(),
@@ -53,7 +53,7 @@ impl Stored {
         self.folder.path().join("runs")
     }
 
-    /// Asks managers until one has stored it: every other one as a durable request.
+    /// Asks managers until one has stored it; every other one as a durable request.
     pub(crate) fn submit(&self, number: usize) {
         let (stored, id) = (self.clone(), format!("stored-{number}"));
         let script = format!("echo {id} >> {}; sleep 0.2", self.file().display());
@@ -75,7 +75,7 @@ impl Stored {
         });
     }
 
-    /// Waits until all of it has an outcome, and compares that with what ran.
+    /// Waits until every request has an outcome, and compares that with what ran.
     pub(crate) async fn over(&self) {
         let over = eventually_within(OVER, "stored requests to be over", async || {
             let asked = lock(&self.asked).first().cloned();
@@ -105,7 +105,7 @@ impl Stored {
         }
     }
 
-    /// How everything ended that was acknowledged.
+    /// Returns how every acknowledged request ended.
     async fn outcomes(&self) -> Result<Vec<TaskStatus>, String> {
         let ids: Vec<String> = lock(&self.accepted).iter().cloned().collect();
         if ids.is_empty() {
@@ -133,7 +133,7 @@ impl Stored {
         }
     }
 
-    /// How often each has run.
+    /// Returns how often each has run.
     fn runs(&self) -> BTreeMap<String, usize> {
         let mut runs = BTreeMap::new();
         for line in fs::read_to_string(self.file()).unwrap().lines() {

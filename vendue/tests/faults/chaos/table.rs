@@ -1,4 +1,4 @@
-//! The processes of instances, from the process table of the machine.
+//! The processes of instances, read from the machine's process table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,9 +10,9 @@ use shared::proc::Process;
 
 /// The variable that marks the instances of one run.
 pub(crate) const MARK: &str = "CHAOS";
-/// The variable that says how much memory an instance asked for, MiB.
+/// The variable with the memory that an instance asked for, in MiB.
 pub(crate) const MEMORY: &str = "CHAOS_MEMORY";
-/// The variable that says which version of its app an instance is, where it has versions.
+/// The variable with the version of an instance's app, if it has versions.
 pub(crate) const VERSION: &str = "CHAOS_VERSION";
 
 /// A process of an instance.
@@ -20,24 +20,24 @@ pub(crate) const VERSION: &str = "CHAOS_VERSION";
 pub(crate) struct Found {
     pub(crate) pid: u32,
     pub(crate) parent: u32,
-    /// In clock ticks since the machine was started.
+    /// In clock ticks since the machine booted.
     pub(crate) started_ticks: u64,
     pub(crate) app: String,
     pub(crate) index: u32,
-    /// 0 where the app has no versions.
+    /// 0 if the app has no versions.
     pub(crate) version: u32,
     pub(crate) instance: String,
     pub(crate) cell: String,
     pub(crate) memory_mb: u64,
 }
 
-/// What instances run: a process that waits, and ends with the test's however that ends.
+/// Returns the command of instances: a process that waits, and ends when the test's process ends in any way.
 pub(crate) fn command() -> [String; 4] {
     let test = format!("--pid={}", std::process::id());
     ["tail".into(), test, "-f".into(), "/dev/null".into()]
 }
 
-/// Every process of the instances with this mark.
+/// Returns every process of the instances with this mark.
 pub(crate) fn look(mark: &str) -> Vec<Found> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -45,7 +45,7 @@ pub(crate) fn look(mark: &str) -> Vec<Found> {
         .collect()
 }
 
-/// A process that has ended meanwhile, or that may not be looked at, is none of ours.
+/// Reads a process. One that has ended meanwhile, or that may not be inspected, is not ours.
 fn read(folder: &Path, mark: &str) -> Option<Found> {
     let pid: u32 = folder.file_name()?.to_str()?.parse().ok()?;
     let environment = fs::read(folder.join("environ")).ok()?;
@@ -72,7 +72,7 @@ fn read(folder: &Path, mark: &str) -> Option<Found> {
     })
 }
 
-/// The cells on which each instance has processes.
+/// Returns the cells on which each instance has processes.
 pub(crate) fn cells_by_instance(found: &[Found]) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut cells: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for process in found {
@@ -84,7 +84,7 @@ pub(crate) fn cells_by_instance(found: &[Found]) -> BTreeMap<&str, BTreeSet<&str
     cells
 }
 
-/// The memory, MiB, that the instances of each cell asked for.
+/// Returns the memory in MiB that the instances of each cell asked for.
 pub(crate) fn memory_by_cell(found: &[Found]) -> BTreeMap<&str, u64> {
     let instances: BTreeMap<_, _> = found
         .iter()

@@ -1,4 +1,4 @@
-//! What must hold at every moment, held against the process table.
+//! Invariants that must hold at every moment, checked against the process table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,11 +12,11 @@ use super::{
 
 /// How long an instance may run twice while messages flow.
 pub(crate) const LONGEST_DOUBLE_RUN: Duration = Duration::from_secs(2);
-/// Part of what is said of two of which one should have ended.
+/// Part of the message about two instances of which one should have ended.
 pub(crate) const WHILE: &str = "while messages flow";
-/// How long after its last word a program counts as heard. The words are asked for every 100 ms.
+/// How long after its last answer a program counts as heard. Programs are asked every 100 ms.
 const HEARD: Duration = Duration::from_millis(500);
-/// How long a process may outlive its rep, and how long a new rep may take to end what an earlier left.
+/// How long a process may outlive its rep, and how long a new rep may take to end what an earlier one left.
 const LONGEST_ORPHAN: Duration = Duration::from_secs(5);
 
 /// The rep of a cell.
@@ -24,27 +24,27 @@ const LONGEST_ORPHAN: Duration = Duration::from_secs(5);
 pub(crate) struct Rep {
     pub(crate) lives: bool,
     pub(crate) since: Instant,
-    /// When it was started, in clock ticks since the machine was.
+    /// When it was started, in clock ticks since the machine booted.
     pub(crate) started_ticks: u64,
-    /// Its supervisors were killed with it: what is left only its successor can end.
+    /// Whether its supervisors were killed with it, so that only its successor can end what is left.
     pub(crate) alone: bool,
 }
 
 /// An instance that runs on more than one cell.
 #[derive(Clone, Debug)]
 struct Double {
-    /// Since when messages flow without a break between all that can end it.
+    /// Since when messages have flowed without a break between everything that can end it.
     flows_since: Option<Instant>,
     longest: Duration,
 }
 
-/// What was seen, and what should not have been.
+/// What was seen, including violations.
 #[derive(Debug)]
 pub(crate) struct Watch {
     memory_mb: u64,
     /// When each cell last answered.
     pub(crate) cells: BTreeMap<String, Instant>,
-    /// When all auctioneers that live last answered.
+    /// When all live auctioneers last answered.
     pub(crate) auctioneers: Option<Instant>,
     pub(crate) reps: BTreeMap<String, Rep>,
     doubles: BTreeMap<String, Double>,
@@ -55,13 +55,13 @@ pub(crate) struct Watch {
     /// What must not be stopped.
     pub(crate) stops: Stops,
     began: Instant,
-    /// What was done and seen, for a reader who looks for the cause.
+    /// What was done and seen, for readers who look for a cause.
     timeline: Vec<String>,
-    /// It is printed, too: whoever keeps the logs of the programs (`LOGS`) reads them beside it.
+    /// Whether it is also printed, to be read next to the programs' logs (`LOGS`).
     loud: bool,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) looks: usize,
@@ -94,7 +94,7 @@ impl Watch {
         }
     }
 
-    /// Keeps what was done for the reader.
+    /// Adds a line to the timeline.
     pub(crate) fn tell(&mut self, what: &str) {
         let at = self.began.elapsed().as_secs_f64();
         let line = format!("{at:8.2}  {what}");
@@ -111,20 +111,20 @@ impl Watch {
         self.violations.push(format!("{what}\n{timeline}"));
     }
 
-    /// Whether the cell answered just now.
+    /// Returns whether the cell answered recently.
     pub(crate) fn hears(&self, cell: &str, now: Instant) -> bool {
         self.cells
             .get(cell)
             .is_some_and(|heard| now.duration_since(*heard) < HEARD)
     }
 
-    /// Whether all auctioneers that live answered just now.
+    /// Returns whether all live auctioneers answered recently.
     pub(crate) fn hears_auctioneers(&self, now: Instant) -> bool {
         self.auctioneers
             .is_some_and(|heard| now.duration_since(heard) < HEARD)
     }
 
-    /// One look at the process table.
+    /// Takes a look at the process table.
     pub(crate) fn saw(&mut self, now: Instant, found: &[Found]) {
         self.figures.looks += 1;
         let processes = found
@@ -220,7 +220,7 @@ impl Watch {
         self.over = over;
     }
 
-    /// What runs twice now.
+    /// Returns what runs twice now.
     pub(crate) fn twice(&self) -> Vec<&str> {
         self.doubles.keys().map(String::as_str).collect()
     }

@@ -1,4 +1,4 @@
-//! Simulated DEAs on a nats-server of their own. They say everything more often than real ones.
+//! Simulated DEAs on their own nats-server. They send everything more often than real ones.
 
 use advertiser::{
     SimulatedEstate,
@@ -12,14 +12,14 @@ pub(crate) struct Estate {
 }
 
 impl Estate {
-    /// So many DEAs of 1,024 MB, `d0` and so on, in two zones.
+    /// Starts `count` DEAs of 1,024 MB, named `d0` and so on, in two zones.
     pub(crate) async fn of(count: usize) -> Self {
         let server = NatsServer::start().await;
         let client = server.client().await;
         Self::on(server, client, count).await
     }
 
-    /// The same, on this connection of the server.
+    /// Does the same on this connection of the server.
     pub(crate) async fn on(server: NatsServer, client: async_nats::Client, count: usize) -> Self {
         let deas = SimulatedEstate::start(client, SimulatedDeas::default()).await;
         let estate = Self {
@@ -32,7 +32,7 @@ impl Estate {
         estate
     }
 
-    /// A further DEA, or one that was started again, with another id.
+    /// Adds a DEA, possibly one that was restarted and has another id.
     pub(crate) fn add(&self, n: usize, id: &str) {
         let seed = u64::try_from(n).unwrap();
         let mut options = FacadeOptions::new(id, "10.0.0.1", vec!["cflinuxfs2".into()], seed);
@@ -42,17 +42,17 @@ impl Estate {
             .act(|deas, now_ms| deas.add(now_ms, options, 1_024).unwrap());
     }
 
-    /// The first instance of a DEA fails.
+    /// Makes the first instance of a DEA fail.
     pub(crate) fn crash(&self, dea: &str) {
         self.deas.act(|deas, now_ms| deas.crash(now_ms, dea));
     }
 
-    /// A DEA is emptied.
+    /// Evacuates a DEA.
     pub(crate) fn evacuate(&self, dea: &str) {
         self.deas.act(|deas, now_ms| deas.evacuate(now_ms, dea));
     }
 
-    /// A DEA stands still, until it thaws.
+    /// Freezes a DEA until it thaws.
     pub(crate) fn freeze(&self, dea: &str) {
         self.deas.act(|deas, _| {
             deas.freeze(dea);
@@ -60,7 +60,7 @@ impl Estate {
         });
     }
 
-    /// How many starts the frozen DEA was told.
+    /// Returns how many starts were sent to the frozen DEA.
     pub(crate) fn unheard_starts(&self, dea: &str) -> usize {
         self.deas.look(|deas| deas.unheard_starts(dea))
     }
@@ -69,7 +69,7 @@ impl Estate {
         self.deas.act(|deas, now_ms| deas.thaw(now_ms, dea));
     }
 
-    /// The machine of a DEA is gone.
+    /// Removes the machine of a DEA.
     pub(crate) fn vanish(&self, dea: &str) {
         self.deas.act(|deas, _| {
             deas.vanish(dea);
@@ -77,7 +77,7 @@ impl Estate {
         });
     }
 
-    /// What runs, with its DEA.
+    /// Returns what runs, with its DEA.
     pub(crate) fn running(&self) -> Vec<(String, DeaStart)> {
         self.deas.look(|deas| {
             assert!(deas.least_memory_mb >= 0, "memory was promised twice");
@@ -87,12 +87,12 @@ impl Estate {
         })
     }
 
-    /// How many instances were ever started.
+    /// Returns how many instances were ever started.
     pub(crate) fn started(&self) -> u64 {
         self.deas.look(|deas| deas.started)
     }
 
-    /// How many instances run.
+    /// Returns how many instances run.
     pub(crate) fn count(&self) -> usize {
         self.running().len()
     }

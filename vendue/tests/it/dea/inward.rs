@@ -44,15 +44,15 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
         zones.iter().all(|cell| cell.starts_with("dea-")),
         "{zones:?}"
     );
-    // work that is no droplet goes to no DEA
+    // work other than droplets goes to no DEA
     let other = cluster.run(&[
         "run", "other", "--memory", "16", "--disk", "16", "--", "true",
     ]);
     other.expect(3, &["runs anything but droplets"]);
-    // the same request again starts nothing
+    // repeating the request starts nothing
     let state = cluster.json(&["explain", "orders"]);
     assert!(!state.to_string().contains("s3cret"));
-    // a bridge that is killed and started again knows everything, under the same names
+    // a bridge that is killed and restarted knows everything, under the same names
     rustix::process::kill_process(bridge.pid(), rustix::process::Signal::KILL).unwrap();
     drop(bridge);
     let mut bridge = cluster.bridge(&estate.server.url());
@@ -63,7 +63,7 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
             .ok_or(format!("{now:?} {before:?}"))
     })
     .await;
-    // one that crashes is told of
+    // a crash is reported
     let (on, _) = estate.running().remove(0);
     estate.crash(&on);
     until("the crash to be told", || {
@@ -88,7 +88,7 @@ async fn a_dea_without_room_is_not_promised_twice_and_one_that_leaves_gets_nothi
     let (_server, cluster, _auctioneer) = cluster().await;
     let _bridge = cluster.bridge(&estate.server.url());
     cluster.cells(2).await;
-    // at the same time a Cloud Controller takes half of what there is
+    // meanwhile a Cloud Controller takes half of the memory
     let cloud_controller = estate.server.client().await;
     let theirs = json!({"droplet": "theirs", "version": "v1", "index": 0, "limits": {"mem": 256, "disk": 64, "fds": 256},
         "cc_partition": "default"});
@@ -128,7 +128,7 @@ async fn a_dea_without_room_is_not_promised_twice_and_one_that_leaves_gets_nothi
         .iter()
         .filter(|(_, start)| start.droplet == "orders");
     assert!(ours.clone().count() == 2 && ours.into_iter().all(|(on, _)| on == "d1"));
-    // what is lost with its DEA is told of once nothing was heard of it for 30 s
+    // instances lost with their DEA are reported once nothing was heard of it for 30 s
     estate.vanish("d1");
     until("the instances to be lost", || {
         let cells = cluster.json(&["cells"])["total"].clone();

@@ -1,4 +1,4 @@
-//! Apps that a manager keeps running on DEAs, when these are restarted, stand still or are emptied.
+//! Apps that a manager keeps running on DEAs that are restarted, freeze or are emptied.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     roles::Role,
 };
 
-/// A cluster with a manager, and a bridge to DEAs.
+/// A cluster with a manager and a bridge to DEAs.
 struct Kept {
     bridge: Role,
     _roles: [Role; 2],
@@ -47,14 +47,14 @@ impl Kept {
         }
     }
 
-    /// Puts the app, with an instance for each DEA.
+    /// Puts the app, with one instance per DEA.
     fn put(&self, wait: &[&str]) {
         let file = self.cluster.file("orders.json", &droplet(3));
         let put = ["app", "put", file.to_str().unwrap()];
         self.cluster.run(&[&put, wait].concat()).expect(0, &[]);
     }
 
-    /// Waits until the app runs on these cells, and nowhere else; at no moment it runs nowhere.
+    /// Waits until the app runs on these cells and nowhere else; it must run somewhere at every moment.
     async fn until_on(&self, cells: &[&str]) {
         until(&format!("the app on {cells:?}"), || {
             let known = self.cluster.instances("orders", "running");
@@ -66,7 +66,8 @@ impl Kept {
         .await;
     }
 
-    /// Waits until exactly one of each index runs, and the cluster knows it; at no moment fewer than so many run.
+    /// Waits until exactly one of each index runs and the cluster knows it; at least `at_least` must run at every
+    /// moment.
     async fn until_one_of_each(&self, at_least: usize) {
         until("one instance of each index", || {
             let running = self.estate.running();
@@ -90,11 +91,11 @@ async fn what_a_dea_ran_that_started_again_is_replaced_also_by_a_new_bridge() {
     let mut kept = Kept::of(3).await;
     kept.put(&["--wait"]);
     let (first, _) = kept.estate.running().remove(0);
-    // the bridge sees it: another id, and the one before says nothing more
+    // the bridge sees it: another id, and the former one says nothing more
     kept.estate.vanish(&first);
     kept.estate.add(10, "again-1");
     kept.until_one_of_each(2).await;
-    // no bridge sees it: the next one finds an empty DEA in the place of the one before
+    // no bridge sees it: the next one finds an empty DEA in the place of the former one
     kill_process(kept.bridge.pid(), Signal::KILL).unwrap();
     let (second, _) = kept.estate.running().remove(0);
     kept.estate.vanish(&second);
@@ -104,7 +105,7 @@ async fn what_a_dea_ran_that_started_again_is_replaced_also_by_a_new_bridge() {
     kept.cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
 }
 
-/// Its start was sent and not answered; by the time at which it comes to it, another DEA has the instance.
+/// Its start was sent but not answered; by the time it handles the start, another DEA has the instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dea_that_stood_still_starts_a_second_instance_which_is_stopped() {
     if is_old_server() {
@@ -151,7 +152,8 @@ async fn a_dea_that_stood_still_starts_a_second_instance_which_is_stopped() {
     kept.cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
 }
 
-/// An app may run on DEAs and on cells at once: a rollout replaces it on both, and drains move it from one to the other.
+/// An app may run on DEAs and on cells at once: a rollout replaces it on both, and drains move it from one to the
+/// other.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_app_is_rolled_out_and_moved_across_deas_and_cells() {
     if is_old_server() {
@@ -171,11 +173,11 @@ async fn an_app_is_rolled_out_and_moved_across_deas_and_cells() {
         let put = ["app", "put", file.to_str().unwrap(), "--wait"];
         cluster.run(&put).expect(0, &[]);
         if version == "one" {
-            // later the old version counts, too, and both instances may be on one cell
+            // later the old version counts too, and both instances may be on one cell
             kept.until_on(&["c1", "dea-0"]).await;
         }
     }
-    // to the DEA alone, then to the cell alone; one of the two runs at every moment
+    // to the DEA alone, then to the cell alone; one of the two must run at every moment
     for (drained, left) in [("c1", "dea-0"), ("dea-0", "c1")] {
         let drain = ["drain", drained, "--deadline", "10m", "--no-wait"];
         cluster.run(&drain).expect(0, &[]);
@@ -190,7 +192,7 @@ async fn an_app_is_rolled_out_and_moved_across_deas_and_cells() {
     cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
 }
 
-/// The walk-through of docs/LEGACY.md: an app of the manager's is moved from a DEA to a cell.
+/// The walk-through of docs/LEGACY.md: an app of the manager is moved from a DEA to a cell.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_app_is_moved_from_a_dea_to_a_cell_and_runs_at_every_moment() {
     if is_old_server() {
@@ -212,11 +214,11 @@ async fn an_app_is_moved_from_a_dea_to_a_cell_and_runs_at_every_moment() {
     assert!(!shown.out.contains("s3cret"));
     let _rep = cluster.rep("c1");
     cluster.cells(2).await;
-    // the DEA is taken out of service, as its operators do it
+    // the DEA is taken out of service in the way of its operators
     estate.evacuate("d0");
     let moved = async {
         until("the app to run on the cell alone", || {
-            // before the other side, to which it moves: at no moment nothing runs on both
+            // read before the side to which it moves: it runs on one of them at every moment
             let on_dea = estate.count();
             let on_cell = cluster.instances("orders", "running");
             let there = on_cell.iter().any(|(_, cell, _)| cell == "c1");

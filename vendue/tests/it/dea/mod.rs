@@ -1,5 +1,5 @@
-//! Between an estate of DEAs and a cluster: `advertiser dea-in` and `advertiser dea-out` as programs, each side with a server
-//! of its own.
+//! Tests between an estate of DEAs and a cluster: `advertiser dea-in` and `advertiser dea-out` as programs, each side
+//! with its own server.
 
 pub(crate) mod estate;
 mod inward;
@@ -18,7 +18,7 @@ use crate::{
     roles::Role,
 };
 
-/// A cluster, and files of the test.
+/// A cluster, and the test's files.
 struct Cluster {
     url: String,
     files: TempDir,
@@ -39,7 +39,7 @@ impl Cluster {
         end(&mut self.command(args))
     }
 
-    /// The document of a command that must succeed.
+    /// Returns the document of a command that must succeed.
     fn json(&self, args: &[&str]) -> Value {
         let said = end(self.command(args).args(["--output", "json"]));
         said.expect(0, &[]);
@@ -52,7 +52,7 @@ impl Cluster {
         file
     }
 
-    /// A bridge to an estate, which settles quickly.
+    /// Starts a bridge to an estate, which settles quickly.
     fn bridge(&self, estate: &str) -> Role {
         self.role(&[
             "advertiser",
@@ -77,7 +77,7 @@ impl Cluster {
         .await;
     }
 
-    /// The instances of an app in a state, by index: their cell and id.
+    /// Returns the instances of an app in a state: index, cell and id.
     fn instances(&self, app: &str, state: &str) -> Vec<(u64, String, String)> {
         let answer = self.json(&["ps", app, "--all"]);
         let all = answer["instances"].as_array().unwrap();
@@ -97,7 +97,7 @@ impl Cluster {
     }
 }
 
-/// A request for a droplet of 256 MB.
+/// Returns a request for a droplet of 256 MB.
 pub(crate) fn droplet(instances: u32) -> Value {
     json!({"app": "orders", "instances": instances, "memory_mb": 256, "disk_mb": 64, "stack": "cflinuxfs2",
         "run": {"droplet": {"uri": "http://me:s3cret@127.0.0.1:1/d", "environment": {"KEY": "s3cret"},

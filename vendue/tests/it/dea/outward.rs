@@ -1,4 +1,4 @@
-//! Cells as DEAs, and the way from one to the other.
+//! Cells as DEAs, and the migration from one to the other.
 
 use std::{
     fs,
@@ -19,11 +19,11 @@ use tokio::task::JoinHandle;
 use super::Cluster;
 use crate::{common::until, roles::Role};
 
-/// A droplet that is no archive.
+/// A droplet that is not an archive.
 const SCRIPT: &str = "#!/bin/sh\nexec sleep 1000\n";
 pub(crate) const SCRIPT_SHA1: &str = "557cbec31dcb971968bcb0a9f62c5704f7d3f238";
 
-/// Answers everything with the script; returns the port. It ends with the test.
+/// Serves the script for every request; returns the port. It ends with the test.
 pub(crate) fn serve() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -40,7 +40,7 @@ pub(crate) fn serve() -> u16 {
     port
 }
 
-/// The settings of a rep that runs droplets, in a file.
+/// Writes the settings of a rep that runs droplets to a file.
 pub(crate) fn rep_settings(files: &TempDir, cell: &str) -> PathBuf {
     let settings = format!(
         "cell = \"{cell}\"\nmemory = 1024\ndisk = 1024\ngrace = \"1s\"\nheartbeat = \"1s\"\nstate-dir = \"{}\"\n\
@@ -49,20 +49,20 @@ pub(crate) fn rep_settings(files: &TempDir, cell: &str) -> PathBuf {
     );
     let file = files.path().join(format!("{cell}.toml"));
     fs::write(&file, settings).unwrap();
-    // instances, which are somebody else's where the test is root's, pass through
+    // instances, which run as another user if the test is root's, must be able to pass through
     fs::set_permissions(files, fs::Permissions::from_mode(0o755)).unwrap();
     file
 }
 
 impl Cluster {
-    /// A rep that runs droplets.
+    /// Starts a rep that runs droplets.
     pub(super) fn rep(&self, cell: &str) -> Role {
         let file = rep_settings(&self.files, cell);
         self.role(&["rep", "--config", file.to_str().unwrap()])
     }
 }
 
-/// What is published on an estate: the last message on each subject, and all of them.
+/// What is published on an estate: the last message on each subject, and all messages.
 #[derive(Default)]
 pub(crate) struct Said(Mutex<Vec<(String, Value)>>);
 
@@ -72,7 +72,7 @@ impl Said {
         Self::on_these(client, &subjects).await
     }
 
-    /// What is published in a cluster.
+    /// Listens to what is published in a cluster.
     pub(crate) async fn on_all(client: Client) -> (Arc<Self>, JoinHandle<()>) {
         Self::on_these(client, &["vendue.>"]).await
     }
@@ -104,7 +104,7 @@ impl Said {
             .map(|(_, body)| body.clone())
     }
 
-    /// No message has the text, but for those on one subject.
+    /// Asserts that no message contains the text, except for those on one subject.
     #[track_caller]
     pub(crate) fn nowhere_but(&self, subject: &str, text: &str) {
         let said = self.0.lock().unwrap();
@@ -114,7 +114,7 @@ impl Said {
         assert!(said.iter().any(|(on, body)| on == subject && has(body)));
     }
 
-    /// Waits for a message whose last of its kind is as wanted.
+    /// Waits until the last message on a subject is as wanted.
     pub(crate) async fn wait(&self, subject: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         until(subject, || {
             let last = self.last(subject);
@@ -125,7 +125,7 @@ impl Said {
     }
 }
 
-/// A start as a Cloud Controller sends it.
+/// Returns a start as a Cloud Controller sends it.
 pub(crate) fn start(port: u16, sha1: &str) -> String {
     json!({"droplet": "orders", "name": "orders", "stack": "cflinuxfs2", "uris": ["orders.example.test"], "prod": false,
         "sha1": sha1, "executableFile": "deprecated",
@@ -181,7 +181,7 @@ async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
             .unwrap();
     };
     send(format!("dea.{dea}.start"), start(port, &"0".repeat(40))).await;
-    // its content is another one: it never runs
+    // the content differs, so that it never runs
     let ended = said
         .wait("droplet.exited", |ended| ended["droplet"] == "orders")
         .await;
@@ -213,7 +213,8 @@ async fn a_cloud_controller_starts_finds_and_stops_a_droplet_on_a_cell() {
     listener.abort();
 }
 
-/// As its operators see it a cell is drained; as its Cloud Controller sees it a DEA is evacuated, and then another one is there.
+/// In the view of its operators a cell is drained; in the view of its Cloud Controller a DEA is evacuated, and another
+/// one appears.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_that_is_drained_is_a_dea_that_evacuates() {
     let estate = NatsServer::start().await;

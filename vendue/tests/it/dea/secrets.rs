@@ -1,5 +1,5 @@
-//! A droplet's credentials, in its URL, its environment and the bindings of its services, are in the messages that start it, in
-//! what a manager stores, and nowhere else: everything that leaves the programs is searched.
+//! A droplet's credentials, in its URL, its environment and the bindings of its services, are in the messages that
+//! start it and in what a manager stores, but nowhere else: everything that leaves the programs is searched.
 
 use std::{
     fs,
@@ -22,9 +22,9 @@ use crate::{
     roles::Role,
 };
 
-/// All of them contain it.
+/// A part of all credentials.
 const SECRET: &str = "s3cret";
-/// What a DEA says, on its side.
+/// A DEA's message, on its side.
 const DESCRIPTION: &str = "error downloading: http://me:s3cret@127.0.0.1/d?token=s3cret (404)";
 
 /// Everything that was published on a server: subject, reply subject, body and headers as text.
@@ -50,16 +50,16 @@ async fn hear_all(server: &NatsServer) -> (Heard, JoinHandle<()>) {
     (heard, task)
 }
 
-/// Whether a message is one that must have credentials.
+/// Returns whether a message must contain credentials.
 fn must_have_them(subject: &str, reply: &str) -> bool {
     let tokens: Vec<&str> = subject.split('.').collect();
     match tokens[..] {
-        // whom the server's permissions let hear it is in docs/SECURITY.md
+        // docs/SECURITY.md says whom the server's permissions let hear it
         ["vendue", "start" | "place"]
         | ["vendue", "cell", _, "start"]
         | ["vendue", "app", "put", _]
         | ["dea", _, "start"] => true,
-        // stored, and told to the manager that watches it
+        // stored, and shown to the manager that watches it
         ["$KV", "vendue-apps", ..] => true,
         _ => reply.starts_with("$JS.ACK.KV_vendue-apps."),
     }
@@ -103,7 +103,7 @@ impl Programs {
     }
 }
 
-/// A request for a droplet with every kind of credentials.
+/// Returns a request for a droplet with every kind of credentials.
 fn request(app: &str, instances: u32, port: u16, sha1: &str) -> Value {
     let mut request = droplet(instances);
     request["app"] = json!(app);
@@ -117,7 +117,7 @@ fn request(app: &str, instances: u32, port: u16, sha1: &str) -> Value {
 }
 
 impl Programs {
-    /// On both kinds of cells: one that runs, one whose archive is another one, one for which there is no room.
+    /// Starts droplets on both kinds of cells: one that runs, one with a wrong archive, one for which there is no room.
     async fn starts(&self, estate: &Estate, port: u16) {
         for (code, body) in [
             (0, request("orders", 3, port, "")),
@@ -149,7 +149,7 @@ impl Programs {
         self.run(0, &["stop", "broken"]);
     }
 
-    /// An app that a manager stores, changes and shows.
+    /// Has a manager store, change and show an app.
     fn app(&self, port: u16) {
         let app = request("kept", 1, port, SCRIPT_SHA1);
         let file = self.cluster.file("kept.json", &app);
@@ -171,7 +171,7 @@ impl Programs {
     }
 }
 
-/// A Cloud Controller starts two on a cell; the archive of one of them is another one.
+/// Has a Cloud Controller start two on a cell, one of them with a wrong archive.
 async fn starts_of_a_cloud_controller(others: &NatsServer, port: u16) {
     let client = others.client().await;
     let (said, listener) = Said::on(client.clone()).await;
@@ -233,7 +233,7 @@ async fn credentials_are_nowhere_but_where_they_must_be() {
     }
 }
 
-/// As DEAs do: with the whole URL.
+/// Sends a message like DEAs do, with the whole URL.
 async fn a_dea_says_where_it_could_not_fetch(estate: &Estate) {
     let (_, start) = estate.running().remove(0);
     let exited = json!({"cc_partition": "default", "droplet": start.droplet, "version": start.version,

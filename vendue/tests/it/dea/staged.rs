@@ -14,7 +14,7 @@ use super::{
 };
 use crate::common::until;
 
-/// Fails for the app `bad`, and does not end for the app `slow`. Its droplet is what [`serve`] has.
+/// Fails for the app `bad`, and does not end for the app `slow`. Its droplet is the content of [`serve`].
 const STAGING: &str = r#"
 [ "$(stat -c %a staging.json)" = 600 ] || exit 4
 grep -q '"download_uri":"http://me:s3cret@127.0.0.1' "$STAGING_REQUEST" || exit 5
@@ -27,20 +27,20 @@ esac
 printf '{"droplet_sha1":"%s",\n "detected_buildpack":"Script","procfile":{"web":"x"}}' SHA1 > "$STAGING_RESULT"
 "#;
 
-/// The settings of a rep that runs droplets and stages apps, in a file.
+/// Writes the settings of a rep that runs droplets and stages apps to a file.
 pub(crate) fn stager_settings(files: &TempDir, cell: &str) -> PathBuf {
     let file = rep_settings(files, cell);
     let script = files.path().join("staging.sh");
     fs::write(&script, STAGING.replace("SHA1", SCRIPT_SHA1)).unwrap();
     let settings = fs::read_to_string(&file).unwrap();
-    // two tasks may be there at once: what the first one had is known to be free a little later
+    // room for two tasks at once, as the first one's share is known to be free only a little later
     let settings = settings.replace("= 1024", "= 8192");
     let more = format!("staging-script = \"{}\"\n", script.display());
     fs::write(&file, more + &settings).unwrap();
     file
 }
 
-/// Has an app staged; the replies to that.
+/// Has an app staged; returns the replies.
 pub(crate) async fn stage(
     cloud_controller: &Client,
     dea: &str,
@@ -117,7 +117,7 @@ async fn a_cloud_controller_has_apps_staged_on_a_cell() {
 
     let mut replies = stage(&cloud_controller, dea, "slow", port).await;
     assert_eq!(reply(&mut replies).await["error"], Value::Null);
-    // what is staged takes what was configured, and runs beside index 0 of the first app
+    // staging takes the configured resources, and runs beside index 0 of the first app
     said.wait("staging.advertise", has_room(8_192 - 256 - 512))
         .await;
     let stop = json!({"app_id": "slow"}).to_string();

@@ -1,8 +1,8 @@
-//! What everybody may do works, with the real programs, and nothing that they do is refused.
+//! What each role may do works with the real programs, and nothing that they do is refused.
 
 use super::cluster::Secure;
 
-/// Somebody, a command, its exit code.
+/// An identity, a command, and its exit code.
 const COMMANDS: &[(&str, i32, &str)] = &[
     ("alice", 0, "health"),
     ("alice", 0, "health --role nats"),

@@ -1,4 +1,4 @@
-//! The cluster of these tests: an auctioneer, two cells, and somebody of each other role.
+//! The cluster of these tests: an auctioneer, two cells, and an identity of each other role.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use crate::{
     roles::Role,
 };
 
-/// Who there is.
+/// The identities.
 const IDENTITIES: [&[&str]; 10] = [
     &["add-auctioneer", "auc-0"],
     &["add-cell", "cell-a", "cell-b"],
@@ -35,7 +35,7 @@ pub(super) struct Secure {
     _files: TempDir,
 }
 
-/// `vendue auth` in a directory.
+/// Runs `vendue auth` in a directory.
 pub(super) fn auth(dir: &Path, args: &[&str]) -> Finished {
     let mut command = vendue();
     command.arg("auth").args(args).arg("--dir").arg(dir);
@@ -43,7 +43,7 @@ pub(super) fn auth(dir: &Path, args: &[&str]) -> Finished {
 }
 
 impl Secure {
-    /// A server with JetStream and the generated permissions, and nobody on it.
+    /// Starts a server with JetStream and the generated permissions, without any programs.
     pub(super) async fn server() -> Self {
         let files = tempfile::tempdir().unwrap();
         let dir = files.path().join("auth");
@@ -51,8 +51,8 @@ impl Secure {
         for args in IDENTITIES {
             auth(&dir, args).expect(0, &[args[1]]);
         }
-        // by its name, so that a restart reads it again; a server takes every path from the directory of
-        // its own file on
+        // included by name, so that a restart reads it again; a server resolves every path relative to the directory of
+        // its own file
         let up = "../".repeat(10);
         let config = format!(
             "jetstream {{ store_dir: \"{}\" }}\ninclude \"{up}{}\"\n",
@@ -66,7 +66,7 @@ impl Secure {
         }
     }
 
-    /// With the auctioneer and both cells.
+    /// Starts a server with the auctioneer and both cells.
     pub(super) async fn cluster() -> (Self, Vec<Role>) {
         let secure = Self::server().await;
         let roles = vec![
@@ -87,7 +87,7 @@ impl Secure {
         Role::start(&mut self.command(cell, &args))
     }
 
-    /// With the first of its connections to the account of the cluster.
+    /// Returns a manager whose first connection uses the account of the cluster.
     pub(super) fn manager(&self, name: &str) -> Command {
         let mut command = self.command(name, &["manager"]);
         command.env("VENDUE_STATE_NKEY", self.key(&format!("{name}-state")));
@@ -107,7 +107,7 @@ impl Secure {
         self.dir.join("keys").join(format!("{who}.nk"))
     }
 
-    /// The program with somebody's key.
+    /// Returns the program with somebody's key.
     pub(super) fn command(&self, who: &str, args: &[&str]) -> Command {
         let mut command = vendue();
         command
@@ -121,12 +121,12 @@ impl Secure {
         end(&mut self.command(who, args))
     }
 
-    /// A client that may try anything.
+    /// Returns a client that can try anything.
     pub(super) async fn raw(&self, who: &str) -> Raw {
         self.raw_on(&self.server, who).await
     }
 
-    /// The same on another server that knows our keys.
+    /// Returns the same on another server that knows our keys.
     pub(super) async fn raw_on(&self, server: &NatsServer, who: &str) -> Raw {
         let seed = std::fs::read_to_string(self.key(who)).unwrap();
         let refused = Arc::new(Mutex::new(Vec::new()));
@@ -144,14 +144,14 @@ impl Secure {
     }
 }
 
-/// A connection, and what the server refused it.
+/// A connection, and what the server refused.
 pub(super) struct Raw {
     pub(super) client: Client,
     refused: Arc<Mutex<Vec<String>>>,
 }
 
 impl Raw {
-    /// Whether the server has refused this subject, with this queue group if there is one.
+    /// Returns whether the server has refused this subject, with this queue group if one is given.
     pub(super) fn was_refused(&self, verb: &str, subject: &str, queue: Option<&str>) -> bool {
         let refused = self.refused.lock().unwrap();
         refused.iter().any(|text| {

@@ -1,5 +1,5 @@
-//! What the permissions allow and the programs do not do: publish for somebody what he may not, believe a
-//! body that names another sender than its subject.
+//! What the permissions allow but the programs do not do: publish something for somebody who may not, or believe a body
+//! that names another sender than its subject.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use testkit::eventually;
 
 use super::cluster::Secure;
 
-/// A cell that still takes work.
+/// Returns whether a cell still accepts work.
 fn serves(secure: &Secure, cell: &str) -> bool {
     let said = secure.run("alice", &["cells", "show", cell, "--output", "json"]);
     said.code == Some(0) && said.json()["evacuating"] != true
@@ -20,7 +20,7 @@ fn serves(secure: &Secure, cell: &str) -> bool {
 async fn nobody_is_made_to_publish_where_the_asker_may_not() {
     let (secure, _roles) = Secure::cluster().await;
     let alice = secure.raw("alice").await;
-    // what would be heard if it were published
+    // would hear it if it were published
     let mut drained = secure
         .raw("op")
         .await
@@ -60,7 +60,7 @@ async fn nobody_is_made_to_publish_where_the_asker_may_not() {
         sent.await.unwrap();
     }
     alice.client.flush().await.unwrap();
-    // all of that has been handled when what was sent after it is answered
+    // once a later message is answered, all of these have been handled
     eventually("both cells go on", async || {
         let both = serves(&secure, "cell-a") && serves(&secure, "cell-b");
         both.then_some(()).ok_or("a cell drains")
@@ -78,8 +78,8 @@ async fn nobody_is_made_to_publish_where_the_asker_may_not() {
     assert_eq!(alice.refusals(), [""; 0], "she may ask all of that");
 }
 
-/// Servers can permit a client to publish to the reply subject of whatever it receives, its own messages and an
-/// accomplice's included. Nobody has that right.
+/// Servers can permit a client to publish to the reply subject of whatever it receives, including its own messages and
+/// those of an accomplice. Nobody has that right.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_with_a_reply_subject_gives_no_right_to_publish_there() {
     let secure = Secure::server().await;
@@ -114,7 +114,7 @@ async fn a_message_with_a_reply_subject_gives_no_right_to_publish_there() {
             "$JS.API.STREAM.PURGE.KV_vendue-apps",
         ];
         for target in targets {
-            // the first one comes back when the server knows both subscriptions
+            // the first one returns once the server knows both subscriptions
             for (client, subject, messages) in [
                 (&raw.client, own, &mut heard),
                 (&alice.client, shared, &mut asked),

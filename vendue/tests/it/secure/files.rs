@@ -1,4 +1,4 @@
-//! The files of `vendue auth`, and that a server takes what is made from them.
+//! The files of `vendue auth`, and that a server accepts what is generated from them.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -69,7 +69,7 @@ async fn a_context_is_enough_and_a_removed_identity_is_refused() {
     let context = secure.dir.join("contexts/alice.json");
     let with_context = |secure: &Secure| {
         let mut health = vendue();
-        // the address: that of the directory is the usual one
+        // the address is given, as that of the directory is the default one
         health.args(["health", "--nats", &secure.server.url(), "--context"]);
         end(health.arg(&context))
     };
@@ -79,7 +79,7 @@ async fn a_context_is_enough_and_a_removed_identity_is_refused() {
     auth(&secure.dir, &["remove", "alice"]).expect(0, &["alice"]);
     auth(&secure.dir, &["add-user", "alice"]).expect(0, &["alice"]);
     secure.server.restart().await;
-    // auctioneer and rep have lost their connections, too
+    // auctioneer and rep have lost their connections too
     until("the new key to be taken", || {
         let said = with_context(&secure);
         let taken = said.code == Some(0) && said.out.contains("1 cell");
@@ -92,7 +92,7 @@ async fn a_context_is_enough_and_a_removed_identity_is_refused() {
     with_context(&secure);
 }
 
-/// A token of the kind that servers with an operator read.
+/// Returns a token of the kind that servers with an operator read.
 fn token(signer: &KeyPair, mut claims: Value) -> String {
     claims["iss"] = json!(signer.public_key());
     claims["iat"] = json!(1_700_000_000);

@@ -1,10 +1,10 @@
-//! What nobody may do, act by act.
+//! What each role must not do, act by act.
 
 use testkit::eventually;
 
 use super::cluster::{Raw, Secure};
 
-/// Publishing, subscribing, and subscribing in a queue group.
+/// Publishing, subscribing, or subscribing in a queue group.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Pub(&'static str),
@@ -13,7 +13,7 @@ enum Act {
 }
 use Act::{Join, Pub, Sub};
 
-/// A cell speaks for itself only, and hears what is for it only.
+/// A cell speaks only for itself, and hears only what is meant for it.
 const CELL: &[Act] = &[
     // as another cell
     Pub("vendue.cell.cell-b.advert"),
@@ -29,6 +29,7 @@ const CELL: &[Act] = &[
     Pub("vendue.log.web.0.cell-b"),
     // as an auctioneer
     Pub("vendue.auctioneer.auc-0.answer.alice.n"),
+    Pub("vendue.auctioneer.auc-0.grant"),
     Pub("vendue.event.asked.web.cell-a"),
     Pub("vendue.event.asked.web.auc-0"),
     Pub("vendue.event.placed.web.cell-a"),
@@ -49,7 +50,7 @@ const CELL: &[Act] = &[
     Pub("vendue.cell.cell-b.drain"),
     Pub("vendue.cell.cell-b.set"),
     Pub("vendue.cell.cell-b.logs"),
-    // what others are sent
+    // messages to others
     Sub("vendue.cell.cell-b.start"),
     Join("vendue.cell.cell-b.start", "q"),
     Join("vendue.cell.cell-b.logs", "q"),
@@ -67,9 +68,9 @@ const CELL: &[Act] = &[
     Sub("_INBOX.>"),
     Sub("vendue.>"),
     Sub(">"),
-    // its own requests without its queue group, beside it
+    // its own requests, without its queue group
     Sub("vendue.cell.cell-a.start"),
-    // as a manager, or of one
+    // as a manager, or messages to one
     Pub("vendue.app.put.web"),
     Pub("vendue.app.list"),
     Pub("vendue.manager.mgr-0.echo"),
@@ -77,6 +78,7 @@ const CELL: &[Act] = &[
     Join("vendue.app.put.*", "managers"),
     Join("vendue.app.list", "managers"),
     Sub("vendue.app.>"),
+    Sub("vendue.auctioneer.*.grant"),
     // state, and the server
     Pub("$KV.vendue-apps.web"),
     Pub("$JS.API.CONSUMER.CREATE.KV_vendue-apps"),
@@ -85,11 +87,11 @@ const CELL: &[Act] = &[
     Sub("$SYS.>"),
 ];
 
-/// A user asks auctioneers, and reads what concerns him or everybody.
+/// A user asks auctioneers, and reads what concerns that user or everybody.
 const USER: &[Act] = &[
-    // past the auctioneer
+    // bypassing the auctioneer
     Pub("vendue.cell.cell-a.start"),
-    // apps with their environment, and what others ask managers for
+    // apps with their environment, and requests of others to managers
     Pub("vendue.app.export.web"),
     Pub("vendue.app.import"),
     Join("vendue.app.put.*", "managers"),
@@ -104,6 +106,8 @@ const USER: &[Act] = &[
     Pub("vendue.cell.cell-a.heartbeat"),
     Pub("vendue.cell.cell-a.answer.bob.n"),
     Pub("vendue.auctioneer.auc-0.answer.bob.n"),
+    Pub("vendue.auctioneer.auc-0.grant"),
+    Pub("vendue.auctioneer.alice.grant"),
     Pub("vendue.outcome.r-1"),
     Pub("vendue.echo.auc-0"),
     Pub("vendue.event.asked.web.auc-0"),
@@ -111,7 +115,7 @@ const USER: &[Act] = &[
     Pub("vendue.event.running.web.cell-a"),
     Pub("vendue.log.web.0.cell-a"),
     Pub("_INBOX.bob.x"),
-    // what others are sent: requests with their environment, answers, inboxes
+    // messages to others: requests with their environment, answers, inboxes
     Sub("vendue.start"),
     Join("vendue.start", "auctioneers"),
     Join("vendue.stop", "auctioneers"),
@@ -192,7 +196,7 @@ const METRICS: &[Act] = &[
     Sub("_INBOX.alice.>"),
 ];
 
-/// A manager asks auctioneers to start, stops on cells, and speaks for itself only.
+/// A manager asks auctioneers to start, stops on cells, and speaks only for itself.
 const MANAGER: &[Act] = &[
     // as a cell
     Pub("vendue.cell.cell-a.advert"),
@@ -203,9 +207,10 @@ const MANAGER: &[Act] = &[
     Pub("vendue.event.running.web.cell-a"),
     Pub("vendue.event.running.web.mgr-0"),
     Pub("vendue.log.web.0.mgr-0"),
-    // as an auctioneer, or past it
+    // as an auctioneer, or bypassing it
     Pub("vendue.cell.cell-a.start"),
     Pub("vendue.auctioneer.auc-0.answer.alice.n"),
+    Pub("vendue.auctioneer.auc-0.grant"),
     Pub("vendue.event.placed.web.mgr-0"),
     Pub("vendue.event.cell-lost.cell-a.mgr-0"),
     Pub("vendue.outcome.r-1"),
@@ -223,9 +228,11 @@ const MANAGER: &[Act] = &[
     Pub("vendue.cell.cell-a.drain"),
     Pub("vendue.cell.cell-a.set"),
     Pub("vendue.cell.cell-a.logs"),
-    // what others are sent
+    // messages to others
     Sub("vendue.app.put.*"),
     Join("vendue.app.put.*", "eavesdroppers"),
+    Sub("vendue.auctioneer.*.grant"),
+    Join("vendue.auctioneer.*.grant", "mgr-1"),
     Sub("vendue.start"),
     Sub("vendue.cell.*.start"),
     Join("vendue.cell.cell-a.stop", "q"),
@@ -253,7 +260,7 @@ const MANAGER_STATE: &[Act] = &[
     Pub("$JS.API.STREAM.INFO.KV_other"),
     Pub("$JS.API.STREAM.MSG.GET.KV_other"),
     Pub("$JS.API.CONSUMER.CREATE.KV_other"),
-    // what is stored is neither purged nor deleted
+    // stored state is neither purged nor deleted
     Pub("$JS.API.STREAM.UPDATE.KV_vendue-apps"),
     Pub("$JS.API.STREAM.PURGE.KV_vendue-apps"),
     Pub("$JS.API.STREAM.DELETE.KV_vendue-apps"),
@@ -282,7 +289,7 @@ const RECORDER: &[Act] = &[
     Sub("_INBOX.alice.>"),
 ];
 
-/// An auctioneer commands cells, and speaks for itself only.
+/// An auctioneer commands cells, and speaks only for itself.
 const AUCTIONEER: &[Act] = &[
     Pub("vendue.cell.cell-a.advert"),
     Pub("vendue.cell.cell-a.heartbeat"),
@@ -291,6 +298,9 @@ const AUCTIONEER: &[Act] = &[
     Pub("vendue.cell.cell-a.logs"),
     Pub("vendue.cell.cell-a.answer.alice.n"),
     Pub("vendue.auctioneer.auc-1.answer.alice.n"),
+    Pub("vendue.auctioneer.auc-1.grant"),
+    Sub("vendue.auctioneer.*.grant"),
+    Join("vendue.auctioneer.*.grant", "mgr-0"),
     Pub("vendue.event.asked.web.auc-1"),
     Pub("vendue.event.running.web.auc-0"),
     Pub("vendue.event.running.web.cell-a"),
@@ -314,7 +324,7 @@ const AUCTIONEER: &[Act] = &[
     Sub(">"),
 ];
 
-/// A bridge is its slots, and no other cell.
+/// A bridge speaks for its slots, and for no other cell.
 const BRIDGE: &[Act] = &[
     Pub("vendue.cell.dea-2.advert"),
     Pub("vendue.cell.dea.advert"),
@@ -361,7 +371,7 @@ const BRIDGE: &[Act] = &[
     Sub(">"),
 ];
 
-/// A facade starts and stops on its own cells.
+/// A facade starts and stops only on its own cells.
 const FACADE: &[Act] = &[
     Pub("vendue.cell.cell-b.start"),
     Pub("vendue.cell.cell-b.stop"),

@@ -1,4 +1,4 @@
-//! A manager with exactly its rights: apps run, over its two connections, and nothing is refused.
+//! A manager with exactly its permissions: apps run, over its two connections, and nothing is refused.
 
 use std::{fs, process::Command};
 
@@ -10,7 +10,7 @@ use crate::{
     roles::Role,
 };
 
-/// What a manager answers; an error where it answers nothing.
+/// Returns a manager's answer; an error if it does not answer.
 async fn ask(raw: &Raw, subject: &str, body: &Value) -> Value {
     let answer = raw
         .client
@@ -21,7 +21,7 @@ async fn ask(raw: &Raw, subject: &str, body: &Value) -> Value {
     )
 }
 
-/// Puts an app, as soon as a manager answers.
+/// Puts an app as soon as a manager answers.
 async fn put_web(alice: &Raw) {
     let web = json!({"app": "web", "memory_mb": 16, "disk_mb": 16, "instances": 2,
                      "run": {"command": ["sleep", "1000"], "env": {"KEY": "s3cret"}}});
@@ -85,7 +85,7 @@ async fn a_manager_keeps_an_app_running_and_each_role_asks_what_it_may() {
     let scaled = ask(&alice, "vendue.app.scale.web", &scale).await;
     assert_eq!(scaled.get("error"), None, "{scaled}");
     runs(&secure, 1).await;
-    // as the health check in its container does, with the same key
+    // like the health check in its container, with the same key
     let own = ["health", "--role", "manager", "--name", "mgr-0"];
     secure.run("mgr-0", &own).expect(0, &["manager mgr-0"]);
     let any = secure.run("alice", &["health", "--role", "manager"]);
@@ -134,7 +134,24 @@ async fn what_a_killed_cell_ran_runs_elsewhere() {
     .await;
 }
 
-/// Both connections, a bucket of another name, and the credentials of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manager_grants_an_auctioneer_to_accept_requests() {
+    if is_old_server() {
+        return;
+    }
+    let secure = Secure::server().await;
+    let _roles = [
+        Role::start(&mut secure.manager("mgr-0")),
+        secure.rep("cell-a"),
+        Role::start(&mut secure.command("auc-0", &["auctioneer", "--single"])),
+    ];
+    secure.healthy(1).await;
+    let log = secure.server.log();
+    let refused: Vec<&str> = log.lines().filter(|l| l.contains("Violation")).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+}
+
+/// Tries both connections, a bucket with another name, and the credentials of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manager_that_may_not_do_its_work_ends_and_says_why() {
     let secure = Secure::server().await;

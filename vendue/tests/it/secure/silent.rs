@@ -1,4 +1,4 @@
-//! No refusal is silent: commands fail at once and name the subject, roles end or warn.
+//! No refusal is silent: commands fail at once and name the subject, and roles end or warn.
 
 use std::{fs, process::Stdio};
 
@@ -34,7 +34,7 @@ async fn a_command_that_is_refused_fails_and_names_the_subject() {
             "run web --memory 1 --disk 1 -- true",
             "publish to vendue.",
         ),
-        // without --force a manager is asked first whether it keeps the app running
+        // without --force, a manager is first asked whether it keeps the app running
         ("obs", "stop web --force", "publish to vendue.stop"),
         ("obs", "app scale web 2", "publish to vendue.app.scale.web"),
         ("obs", "logs web --follow", "vendue."),
@@ -57,7 +57,7 @@ async fn a_command_that_is_refused_fails_and_names_the_subject() {
     }
     let said = secure.run("alice", &["drain", "cell-a", "--output", "json"]);
     assert_eq!(said.expect(1, &[]).json()["error"]["code"], "not_permitted");
-    // what was refused had no effect
+    // refused commands had no effect
     secure.run("alice", &["health"]).expect(0, &["2 cells"]);
 }
 
@@ -82,7 +82,7 @@ async fn a_role_with_the_credentials_of_another_ends_and_names_the_subject() {
     }
 }
 
-/// A mistake in the permissions of a cell must not end what it runs.
+/// A mistake in the permissions of a cell must not end its instances.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_that_runs_something_warns_and_goes_on() {
     let mut secure = Secure::server().await;

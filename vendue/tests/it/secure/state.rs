@@ -1,5 +1,5 @@
-//! Stored state is out of everybody's reach: on a server whose JetStream works, the API answers nobody of
-//! the cluster, and does nothing for him.
+//! Stored state is out of reach of the cluster's account: on a server whose JetStream works, the API answers none of
+//! its identities and does nothing for them.
 
 use async_nats::Client;
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use testkit::{NatsServer, eventually};
 
 use super::cluster::Secure;
 
-/// Every role of the cluster's account once.
+/// One identity of every role of the cluster's account.
 const WHO: [&str; 8] = [
     "cell-a", "auc-0", "mgr-0", "alice", "op", "obs", "met", "rec",
 ];
 const KEEPER: &str = "{user: keeper, password: kept}";
 const STREAM: &str = "KV_vendue-apps";
 
-/// What the JetStream API answers to the account that has it.
+/// Returns the JetStream API's answer to the account that has it.
 async fn api(keeper: &Client, subject: &str, body: &Value) -> Value {
     let subject = format!("$JS.API.{subject}");
     let answer = keeper.request(subject, body.to_string().into()).await;
@@ -23,7 +23,7 @@ async fn api(keeper: &Client, subject: &str, body: &Value) -> Value {
     answer
 }
 
-/// Whole and valid requests of the API: streams that take what cells are sent, and consumers that deliver to
+/// Returns complete and valid requests of the API: streams that take what cells are sent, and consumers that deliver to
 /// a cell or to whoever asks.
 fn attempts(who: &str) -> Vec<(String, Value)> {
     let inbox = format!("_INBOX.{who}.stolen");
@@ -70,7 +70,7 @@ async fn nobody_makes_a_stream_or_a_consumer_or_reads_one() {
         generated.replace(of_state, &format!("{of_state}      {KEEPER}\n"))
     ))
     .await;
-    // the same requests are carried out where they may be
+    // the same requests are carried out where they are permitted
     let keeper = async_nats::ConnectOptions::with_user_and_password("keeper".into(), "kept".into());
     let keeper = keeper.connect(server.url()).await.unwrap();
     let kept = json!({"name": STREAM, "subjects": ["$KV.vendue-apps.>"], "storage": "memory"});

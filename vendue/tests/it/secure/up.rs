@@ -1,4 +1,4 @@
-//! `vendue up --secure`: every program and its user have a key, and nobody else gets in.
+//! `vendue up --secure`: every program and its user have a key, and nobody else has access.
 
 use crate::common::{Up, end, is_old_server, run, until, vendue};
 

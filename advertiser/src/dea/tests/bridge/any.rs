@@ -1,4 +1,4 @@
-//! A bridge under anything that DEAs and the cluster may say, in any order.
+//! A bridge under arbitrary messages of DEAs and the cluster, in any order.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn perform(world: &mut World, act: Act) -> Vec<BridgeOutput> {
 }
 
 proptest! {
-    /// Whatever DEAs say, in whatever order: every start that was sent is answered once, within 800 ms, and the cells
+    /// Whatever DEAs say, in whatever order, every start that was sent is answered once, within 800 ms, and the cells
     /// are valid.
     #[test]
     fn every_start_is_answered_once(acts in prop::collection::vec(act(), 0..60)) {

@@ -5,7 +5,7 @@ use crate::dea::tests::bodies::staging_start;
 
 const SHA1: &str = "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12";
 
-/// A facade of a cell that stages apps.
+/// Creates the facade of a cell that stages apps.
 fn stager() -> World {
     let mut world = World::new();
     let said = world.facade.handle(world.now_ms, FacadeInput::Stages(true));
@@ -19,7 +19,7 @@ impl World {
         self.hear("staging.d1.start", &body)
     }
 
-    /// Has an app staged; how the cell is told to call that.
+    /// Has an app staged. Returns the key given to the cell.
     fn staging(&mut self) -> String {
         match &self.stage()[..] {
             [FacadeOutput::Stage { key, .. }] => key.clone(),
@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// The same, and the cell has accepted it.
+    /// Has an app staged, which the cell accepts.
     fn begun(&mut self) -> String {
         let key = self.staging();
         let said = published(&self.happens(&key, FacadeEvent::Accepted));
@@ -103,7 +103,7 @@ fn a_task_takes_the_larger_of_what_the_app_and_staging_need() {
     let said = published(&world.hear("staging.locate", &json!({})));
     let room = (&said[0].1["available_memory"], &said[0].1["available_disk"]);
     assert_eq!(room, (&json!(1_024), &json!(2_048)));
-    // what is staged is no instance of the app
+    // staging does not count as an instance of the app
     assert_eq!(world.advertisement()["app_id_to_count"], json!({}));
     let mut body: Value = serde_json::from_str(&staging_start()).unwrap();
     body["start_message"]["limits"] = json!({"mem": 1_025, "disk": 1, "fds": 1});
@@ -146,7 +146,7 @@ fn a_droplet_is_replied_and_its_first_instance_started_here() {
     assert!(world.knows_nothing_of(&key));
 }
 
-/// Some Cloud Controllers have no address for a droplet that is not there yet.
+/// Some Cloud Controllers have no address for a droplet that does not exist yet.
 #[test]
 fn a_droplet_without_an_address_is_left_to_the_health_manager() {
     let mut world = stager();
@@ -172,7 +172,7 @@ fn a_task_that_fails_is_replied_with_its_error_and_starts_nothing() {
         "error_info": info});
     assert_eq!(published(&out), [("_INBOX.cc".to_owned(), reply)]);
     assert_eq!(out.len(), 1);
-    // exit code 0 is not enough
+    // exit code 0 is not sufficient
     for no_droplet in [
         json!({}),
         json!({"droplet_sha1": "../x"}),
@@ -201,7 +201,7 @@ fn what_the_cell_does_not_accept_is_the_first_reply_and_the_last() {
 fn a_stop_is_replied_at_once_and_the_rest_is_not() {
     let stopped = json!({"task_id": "t1", "error": "Error staging: task stopped"});
     let of_app = json!({"app_id": "5d1f7a52"});
-    // the last one stops an app as a whole
+    // the last one stops a whole app
     for (subject, body) in [
         ("staging.stop", of_app.clone()),
         ("dea.stop", json!({"droplet": "5d1f7a52"})),
@@ -218,13 +218,13 @@ fn a_stop_is_replied_at_once_and_the_rest_is_not() {
             world.facade.state_of(&key),
             Some(DeaInstanceState::Stopping)
         );
-        // a second stop has nobody to reply to
+        // a second stop has no one to reply to
         assert_eq!(world.hear("staging.stop", &of_app), []);
         assert_eq!(world.happens(&key, FacadeEvent::Stopped), []);
         assert!(world.knows_nothing_of(&key));
         assert_eq!(world.facade.not_staged, 1);
     }
-    // also at the end of the DEA
+    // also when the DEA ends
     let mut world = stager();
     let key = world.begun();
     let out = world.facade.handle(world.now_ms, FacadeInput::ShutDown);
@@ -251,7 +251,7 @@ fn a_task_that_takes_too_long_is_stopped() {
         world.facade.state_of(&key),
         Some(DeaInstanceState::Stopping)
     );
-    // what it was told to end is not replied again
+    // a task that was told to end gets no further reply
     assert_eq!(replies(&world.pass(900_000)), Vec::<String>::new());
     assert_eq!(world.ends(&key, Some("task stopped"), &json!({})), []);
     assert!(world.knows_nothing_of(&key));
@@ -270,7 +270,7 @@ fn an_end_whose_result_is_not_heard_is_a_failure_after_a_while() {
     let error = reply.1["error"].as_str().unwrap();
     assert!(error.starts_with("Error staging: exit 0;"), "{error}");
     assert!(world.knows_nothing_of(&key));
-    // in time it is as good as before
+    // if the result arrives in time, all is well
     let key = world.begun();
     world.happens(&key, crashed("exit 0"));
     assert_eq!(world.ends(&key, None, &left()).len(), 2);

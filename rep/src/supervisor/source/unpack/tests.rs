@@ -5,14 +5,14 @@ use tar::{Builder, Header};
 
 use super::*;
 
-/// An archive with these entries: their kind, their path, and their content or where they lead.
+/// Returns an archive with these entries: their kind, their path, and their content or target.
 fn archive(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for (kind, path, text) in entries {
         let mut header = Header::new_gnu();
         header.set_entry_type(*kind);
         header.set_mode(0o6755);
-        // not `set_path`, which would refuse what is to be refused here
+        // not `set_path`, which would reject what is to be rejected here
         header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
         let content = match kind {
             EntryType::Symlink | EntryType::Link => {
@@ -85,7 +85,7 @@ fn files_directories_and_links_are_unpacked() {
         );
         assert_eq!(text("again"), "program");
         let mode = |path: &str| into.join(path).metadata().unwrap().permissions().mode() & 0o7777;
-        // without the bits of set-user-ID and set-group-ID
+        // without the set-user-ID and set-group-ID bits
         assert_eq!((mode("bin/web"), mode("bin")), (0o755, 0o755));
         for left_out in ["fifo", "device", "pax_global_header"] {
             assert!(!into.join(left_out).exists(), "{left_out}");
@@ -121,7 +121,7 @@ fn nothing_is_written_outside() {
         let why = refused(&[(FILE, path, "x")]);
         assert!(why.starts_with("run.source: the path "), "{path}: {why}");
     }
-    // also not through a link, wherever it leads
+    // not through a link either, wherever it leads
     for (to, below) in [("inner", "link/x"), ("inner", "link/deeper/x")] {
         let why = refused(&[
             (DIRECTORY, "inner", ""),
@@ -150,7 +150,7 @@ fn links_do_not_lead_out() {
     }
     let why = refused(&[(LINK, "a/b", "../../beside")]);
     assert!(why.contains("leads out"), "{why}");
-    // from the top, the same text would lead elsewhere
+    // seen from the top directory, the same text would lead elsewhere
     let why = refused(&[(FILE, "f", ""), (LINK, "a/b", "../f"), (NAME, "c", "a/b")]);
     assert!(why.contains("leads out"), "{why}");
 }
@@ -169,12 +169,12 @@ fn what_would_be_too_large_is_refused() {
     let tar = archive(&[(FILE, "a", &"x".repeat(600)), (FILE, "b", &"x".repeat(600))]);
     assert_eq!(unpacked(&tar, 1_200).2, Ok(()));
     assert!(unpacked(&tar, 1_199).2.unwrap_err().contains("disk_mb"));
-    // however little it is as it is fetched
+    // however small it is while being fetched
     let zeros = "\0".repeat(1 << 20);
     let bomb = gzip(&archive(&[(FILE, "zeros", &zeros)]));
     assert!(bomb.len() < 10_000);
     assert!(unpacked(&bomb, 1 << 19).2.unwrap_err().contains("disk_mb"));
-    // also what is left out
+    // skipped entries count, too
     let bomb = gzip(&archive(&[(EntryType::Fifo, "fifo", &zeros)]));
     assert!(unpacked(&bomb, 1 << 19).2.unwrap_err().contains("disk_mb"));
     assert!(unpacked(&[1; 600], 599).2.unwrap_err().contains("disk_mb"));
