@@ -53,6 +53,8 @@ pub(crate) const KILL: u8 = b'k';
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 /// How long to try to kill processes; those that cannot be killed are then left and reported.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a rep may take to end after the kernel has closed its sockets.
+const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The entry point of a program called with `supervise`. Its standard input is a socket to the rep, over which it gets
 /// its orders. Must be called before any thread is started.
@@ -145,7 +147,7 @@ impl Supervisor {
         };
         self.clean_up(orders);
         if let Some(home) = orders.directory.parent()
-            && !parent_lives(orders)
+            && rep_ends(&mut self.rep, || parent_lives(orders))
         {
             // the last supervisor removes the rep's directory; while there are others, this has no effect
             let _ = fs::remove_dir(home);
@@ -300,6 +302,26 @@ fn ends_at(instance: &Instance) -> Option<Instant> {
     instance.kill_at.into_iter().chain(instance.deadline).min()
 }
 
+/// Returns whether the rep has ended. When it ends, its sockets are closed first: for a moment it is still our parent.
+fn rep_ends(rep: &mut UnixStream, parent_lives: impl Fn() -> bool) -> bool {
+    let give_up = Instant::now() + END_PATIENCE;
+    while parent_lives() {
+        let closed = loop {
+            match read_rep(rep) {
+                FromRep::Nothing => break false,
+                FromRep::Gone => break true,
+                // orders that came too late
+                FromRep::End | FromRep::Kill => {}
+            }
+        };
+        if !closed || Instant::now() > give_up {
+            return false;
+        }
+        std::thread::sleep(KILL_PAUSE);
+    }
+    true
+}
+
 fn parent_lives(orders: &Orders) -> bool {
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     parent == Some(orders.parent)
@@ -398,4 +420,29 @@ fn killed_for_memory(cgroup: &Path) -> bool {
                 .filter_map(|line| line.strip_prefix("oom_kill "))
                 .any(|count| count.trim() != "0")
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_rep_that_closed_its_socket_is_waited_for() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        assert!(rep_ends(&mut ours, || false), "it has ended");
+        theirs.write_all(&[END, KILL]).unwrap();
+        assert!(!rep_ends(&mut ours, || true), "it lives");
+        theirs.write_all(&[KILL]).unwrap();
+        drop(theirs);
+        let looks = Cell::new(0);
+        let lives = || {
+            looks.set(looks.get() + 1);
+            looks.get() < 3
+        };
+        assert!(rep_ends(&mut ours, lives), "it ends a moment later");
+        assert_eq!(looks.get(), 3);
+    }
 }
