@@ -9,6 +9,8 @@ pub struct ManagerCounters {
     pub stopped: u64,
     /// Starts that were sent again because nobody answered.
     pub repeated: u64,
+    /// Starts without an effect that were begun again under another id.
+    pub given_up: u64,
     /// Crashes counted.
     pub crashed: u64,
     /// Instances found that this manager did not start.

@@ -1,5 +1,5 @@
 //! Waves: a wave is a start request of one app for some of its indices. It is stored before it is sent, and repeated
-//! word for word until its outcome is known.
+//! word for word while its outcome is unknown, a few times at most: then what is still missing starts with another wave.
 
 use std::sync::Arc;
 
@@ -22,8 +22,9 @@ use crate::{
 
 /// How long an auctioneer has to answer a start: its own deadline is 4 s.
 pub const REPLY_MS: u64 = 6_000;
-/// The longest wait between two repeats.
-const MAX_REPLY_MS: u64 = 30_000;
+/// How often a wave is sent. Whatever keeps an auctioneer from starting it, such as what is remembered of its id, does
+/// not apply to another wave.
+const SENDS: u32 = 3;
 /// What found no room is tried again after this time, or earlier when there may be room.
 pub const RETRY_MS: u64 = 30_000;
 /// The wait after an error of an auctioneer.
@@ -206,7 +207,7 @@ fn send(parts: &mut Parts, id: AppId, wave: u32) {
         return;
     };
     // longer each time: repeats do not help an auctioneer that is too busy to answer
-    let wait = (REPLY_MS << open.tries.min(8)).min(MAX_REPLY_MS);
+    let wait = REPLY_MS << open.tries.min(SENDS);
     open.phase = WavePhase::Sent {
         ask_ms: now_ms + wait,
     };
@@ -299,6 +300,10 @@ fn repeat(parts: &mut Parts, id: AppId, wave: u32) {
     let ends = record.deleted || record.stopped;
     let wanted = record.definition.instances;
     if ends || open.indices.last().is_some_and(|last| *last >= wanted) {
+        return abandon(parts, id, wave);
+    }
+    if open.tries >= SENDS {
+        parts.counters.given_up += waiting.len() as u64;
         return abandon(parts, id, wave);
     }
     if !open.adopted || waiting.len() == all.len() {

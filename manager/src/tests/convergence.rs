@@ -149,6 +149,41 @@ fn v25_a_deleted_app_ends_and_is_remembered_until_nothing_is_reported() {
     assert!(w.manager.status("A").is_none());
 }
 
+/// An auctioneer may answer a repeat from what it remembers of its id; no repeat helps then.
+#[test]
+fn what_was_sent_three_times_without_an_effect_starts_with_another_wave() {
+    let mut w = three();
+    w.command(AppCommand::Scale(4));
+    assert_eq!(w.starts(), [("1-2".into(), "3".into())]);
+    let id = w.id("1-2");
+    for _ in 0..2 {
+        w.outcome(
+            &id,
+            &[(3, "")],
+            Outcome::Unknown,
+            Some("it may run already"),
+        );
+        w.pass(20_000);
+    }
+    let sent: Vec<_> = w.sent.starts.iter().map(|start| start.id.clone()).collect();
+    assert_eq!(sent, [id.clone(), id.clone()], "asked again, word for word");
+    w.sent = Sent::default();
+    w.pass(9_000);
+    assert_eq!(w.starts(), [("1-3".into(), "3".into())]);
+    assert_eq!(w.manager.counters().given_up, 1);
+    // the first one starts late: one of the two stays
+    let late = w.add("c4", &id, 3, InstanceState::Running);
+    let other = w.id("1-3");
+    w.runs(&other, &[(3, "c1")]);
+    w.heartbeats();
+    w.pass(5_000);
+    let stops = w.stops();
+    assert_eq!(stops.len(), 1, "{stops:?}");
+    assert!(stops[0] == late || w.cells["c1"].held.contains_key(&stops[0]));
+    w.pass(120_000);
+    assert!(w.starts().is_empty());
+}
+
 #[test]
 fn v25_a_start_without_an_answer_ends_with_its_app() {
     let mut w = three();
