@@ -6,7 +6,10 @@
 //! does not know what the one before granted: for [`GRANT_MS`] it only renews what an auctioneer says it holds.
 //! Nothing is kept but the one holder.
 
-use shared::wire::GrantAsk;
+use shared::{
+    VERSION,
+    wire::{GrantAnswer, GrantAsk},
+};
 
 /// How long a grant lasts.
 pub const GRANT_MS: u64 = 5_000;
@@ -26,6 +29,19 @@ pub struct GrantReply {
     pub granted: bool,
     /// The auctioneer that has it.
     pub holder: Option<String>,
+}
+
+impl GrantReply {
+    /// The answer of this manager, as it is sent.
+    pub fn answer(self, manager: &str) -> GrantAnswer {
+        GrantAnswer {
+            v: VERSION,
+            manager: manager.to_owned(),
+            granted: self.granted,
+            ms: self.granted.then_some(GRANT_MS),
+            holder: self.holder,
+        }
+    }
 }
 
 /// The grant as the manager in office knows it.

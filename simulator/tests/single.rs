@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use auctioneer::{Grant, Standing};
-use manager::{GRANT_MS, Grants};
+use manager::Grants;
 use placement::random::SplitMix64;
 use shared::wire::{GrantAnswer, GrantRequest};
 
@@ -185,13 +185,7 @@ impl World {
         let its_ms = manager.clock.ms(self.now_ms);
         let name = format!("a{n}");
         let reply = manager.grants.ask(its_ms, &name, &request.run, request.ask);
-        let answer = GrantAnswer {
-            v: shared::VERSION,
-            manager: "m".into(),
-            granted: reply.granted,
-            ms: Some(GRANT_MS),
-            holder: reply.holder,
-        };
+        let answer = reply.answer("m");
         // of the run that has asked
         let run = request.run.rsplit('-').next().unwrap().parse().unwrap();
         self.send(Message::Answered(n, run, number, answer));

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use shared::{
     VERSION,
     wire::{
-        AppChanged, AppImportResult, AppImported, AppList, AppListed, AppMoved, GrantAnswer,
-        GrantRequest, TaskStored, WireError, code, to_bytes,
+        AppChanged, AppImportResult, AppImported, AppList, AppListed, AppMoved, GrantRequest,
+        TaskStored, WireError, code, to_bytes,
     },
 };
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     commands::no_such_app,
-    grants::{GRANT_MS, GrantReply},
+    grants::GrantReply,
     ids::CommandKey,
     io::{
         AppAnswer, AppCommand, ManagerInput, MoveAnswer, MoveOrder, TaskAnswer, TaskCommand,
@@ -179,14 +179,7 @@ impl Desk {
         let Waiting::Grant(to) = self.waiting.remove(&key)? else {
             return None;
         };
-        let reply = reply?;
-        let answer = GrantAnswer {
-            v: VERSION,
-            manager: shell.name.to_string(),
-            granted: reply.granted,
-            ms: reply.granted.then_some(GRANT_MS),
-            holder: reply.holder,
-        };
+        let answer = reply?.answer(&shell.name);
         Some(Ready::Answer(to, Ok(to_bytes(&answer))))
     }
 

@@ -92,12 +92,15 @@ fn sweep_one(home: &Path) {
     };
     let instances = fs::read_dir(home).into_iter().flatten().flatten();
     let instances: Vec<PathBuf> = instances.map(|entry| entry.path()).collect();
-    tracing::warn!(
-        directory = %home.display(),
-        instances = instances.len(),
-        "ending processes and removing files that a killed rep left"
-    );
-    leftovers::kill_all(|| leftovers::processes_in(&instances));
+    // a rep that was killed without instances leaves only this directory
+    if !instances.is_empty() {
+        tracing::warn!(
+            directory = %home.display(),
+            instances = instances.len(),
+            "ending processes and removing files that a killed rep left"
+        );
+        leftovers::kill_all(|| leftovers::processes_in(&instances));
+    }
     if let Err(error) = tree::remove(home) {
         tracing::warn!(directory = %home.display(), %error, "cannot remove");
     }

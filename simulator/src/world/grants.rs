@@ -57,13 +57,7 @@ impl World<'_> {
         let (node, request) = (asked.node, &asked.message);
         let name = format!("auctioneer-{node}");
         let reply = self.grants.ask(its_ms, &name, &request.run, request.ask);
-        let message = GrantAnswer {
-            v: shared::VERSION,
-            manager: "manager".into(),
-            granted: reply.granted,
-            ms: reply.granted.then_some(GRANT_MS),
-            holder: reply.holder,
-        };
+        let message = reply.answer("manager");
         self.counts.sent(Kind::GrantAnswer, 1);
         if let Some(at_us) = self.travel() {
             let (life, number) = (asked.life, asked.number);
