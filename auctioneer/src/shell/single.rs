@@ -183,7 +183,7 @@ impl Single {
             (Standing::Holds, Standing::Waits) if self.grants == 0 => {}
             (_, Standing::Waits) if !std::mem::replace(&mut self.warned, true) => {
                 tracing::warn!(
-                    "--single: no manager grants it to accept requests; it accepts none until one does"
+                    "--single: no manager grants the right to accept requests; none is accepted until one does"
                 );
             }
             (_, Standing::Waits) => {}
