@@ -32,13 +32,6 @@ pub const fn mix(x: u64) -> u64 {
     finalise(x.wrapping_add(STEP))
 }
 
-/// Returns a number whose upper 31 bits are those of [`mix`]: the last step would change only the others.
-pub(crate) const fn mix_upper(x: u64) -> u64 {
-    let x = x.wrapping_add(STEP);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
-}
-
 /// Returns a stable 64-bit hash of a text (FNV-1a).
 pub fn hash_text(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -63,13 +56,6 @@ mod tests {
         assert_eq!(mix(1_234_567), published[0]);
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
         assert_eq!(finalise(0), 0);
-    }
-
-    #[test]
-    fn the_upper_bits_need_no_last_step() {
-        for n in 0..10_000 {
-            assert_eq!(mix_upper(mix(n)) >> 33, mix(mix(n)) >> 33, "{n}");
-        }
     }
 
     #[test]

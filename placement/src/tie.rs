@@ -5,7 +5,7 @@
 //! app, index and the cell's name; and an index that keeps cells in the order of their lots finds the winner without
 //! visiting all of them.
 
-use crate::random::{mix, mix_upper};
+use crate::random::{SplitMix64, mix};
 
 /// A cell's position on the circle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,15 +63,70 @@ pub(crate) fn draw(point: Point, n: usize) -> usize {
     (mix(point.0 ^ 0x5a5a_5a5a_5a5a_5a5a) % n.max(1) as u64) as usize
 }
 
-/// Returns a number that differs for every pair of job and cell: the `random` score.
+/// Returns a number that differs for every pair of job and cell: the `random` score as a share.
 pub(crate) fn noise(lot: Lot, point: Point) -> u64 {
     mix(lot.0 ^ point.0.rotate_left(17))
 }
 
-/// The upper 31 bits of [`noise`].
-#[allow(clippy::cast_possible_truncation)] // 31 bits
-pub(crate) fn noise_upper(lot: Lot, point: Point) -> u32 {
-    (mix_upper(lot.0 ^ point.0.rotate_left(17)) >> 33) as u32
+/// A job's random order of `n` things: the `random` score as a rank. The place of one is found without those of the
+/// others.
+///
+/// It is a permutation of as many bits as `n` needs, of steps that each can be undone: adding, multiplying with an odd
+/// number, and combining the lower half of the bits with the upper one. Places of `n` or more are permuted again until
+/// one is below it (cycle walking: Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shuffle {
+    n: u32,
+    mask: u32,
+    shift: u32,
+    /// For each round what is added, and the odd factor.
+    rounds: [(u32, u32); ROUNDS],
+}
+
+const ROUNDS: usize = 5;
+
+impl Shuffle {
+    /// Creates the order of `n` things that the job draws.
+    #[allow(clippy::cast_possible_truncation)] // both halves are used
+    pub(crate) fn new(point: Point, n: usize) -> Self {
+        let n = u32::try_from(n).unwrap_or(u32::MAX);
+        // at least six bits: with fewer there are too few odd factors to prefer nobody
+        let bits = (u32::BITS - n.saturating_sub(1).leading_zeros()).max(6);
+        let mut dice = SplitMix64::new(point.0 ^ 0x3c3c_3c3c_3c3c_3c3c);
+        Self {
+            n,
+            mask: u32::MAX >> (u32::BITS - bits),
+            shift: bits.div_ceil(2),
+            rounds: [(); ROUNDS].map(|()| {
+                let drawn = dice.draw();
+                (drawn as u32, (drawn >> 32) as u32 | 1)
+            }),
+        }
+    }
+
+    /// Returns the rank of one of the `n` things: 1 for the first place, 0 for the last; 1 for a single one.
+    pub(crate) fn share(&self, of: u32) -> f64 {
+        let last = f64::from(self.n.saturating_sub(1));
+        if last == 0.0 {
+            return 1.0;
+        }
+        (last - f64::from(self.place(of))) / last
+    }
+
+    /// Returns the place of one of the `n` things, from 0 on.
+    fn place(&self, of: u32) -> u32 {
+        debug_assert!(of < self.n, "{of} is not one of {}", self.n);
+        let mut place = of;
+        loop {
+            for (add, factor) in &self.rounds {
+                place = place.wrapping_add(*add).wrapping_mul(*factor) & self.mask;
+                place ^= place >> self.shift;
+            }
+            if place < self.n {
+                return place;
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A pool's cells as columns: one value per cell and column, by slot. They are kept as long as the pool is planned
 //! under one policy; an advertisement or a departure changes one cell's values in them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     cell::Cell,
@@ -61,6 +61,7 @@ pub(crate) struct Columns {
     pub(super) by_memory: Places,
     pub(super) by_disk: Places,
     pub(super) by_reboot: Places,
+    pub(super) by_name: ByName,
     pub(super) owners: Holders,
     pub(super) tags: Holders,
     pub(super) blobs: Holders,
@@ -69,6 +70,31 @@ pub(crate) struct Columns {
     /// The lots of the last auction; below, which auction that was.
     pub(super) lots: Vec<tie::Lot>,
     auction: Option<tie::Lots>,
+}
+
+/// All slots in the order of their cells' names, for random orders of cells.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ByName {
+    is_made: bool,
+    pub(super) slots: Vec<u32>,
+    /// By slot: where it is in that order.
+    pub(super) places: Vec<u32>,
+}
+
+impl ByName {
+    /// Finds the order, if a slot has got another name since.
+    fn settle(&mut self, names: &[Arc<str>]) {
+        if std::mem::replace(&mut self.is_made, true) {
+            return;
+        }
+        self.slots = (0..).take(names.len()).collect();
+        self.slots
+            .sort_unstable_by(|a, b| names[*a as usize].cmp(&names[*b as usize]));
+        self.places.resize(names.len(), 0);
+        for (place, slot) in (0..).zip(&self.slots) {
+            self.places[*slot as usize] = place;
+        }
+    }
 }
 
 impl Columns {
@@ -103,6 +129,7 @@ impl Columns {
             by_memory: Places::default(),
             by_disk: Places::default(),
             by_reboot: Places::default(),
+            by_name: ByName::default(),
             owners: Holders::default(),
             tags: Holders::default(),
             blobs: Holders::default(),
@@ -157,6 +184,7 @@ impl Columns {
         self.grow(slot as usize + 1);
         // the slot has a new name: the lots are drawn again
         self.auction = None;
+        self.by_name.is_made = false;
         self.write_kind(slot, cell);
         self.write_rest(slot, cell);
         self.write_amounts(slot, cell, row);
@@ -358,6 +386,11 @@ impl Columns {
 
     pub(super) fn rack_count(&self) -> usize {
         self.rack_numbers.len()
+    }
+
+    /// Orders all cells by name.
+    pub(super) fn settle_by_name(&mut self, names: &[Arc<str>]) {
+        self.by_name.settle(&names[..self.len()]);
     }
 
     /// Orders all cells by free memory.

@@ -45,8 +45,6 @@ pub(super) struct Scratch {
     are_seated: bool,
     /// By slot.
     all: Vec<f64>,
-    noise: Vec<u64>,
-    sorted: Vec<(u64, u32)>,
     buckets: Vec<u32>,
 }
 
@@ -98,7 +96,7 @@ pub(super) fn term(
             around.view.columns.settle_by_disk(rows);
             kept_places(around, ascending, |columns| columns.by_disk.order(), out);
         }
-        (Term::Random, Mode::Rank) => noise_places(around, out),
+        (Term::Random, Mode::Rank) => random_places(around, out),
         (Term::Platform, Mode::Rank) if n < 2 => out.resize(n, 0.0),
         (Term::Platform, _) => {
             let stamps = &around.view.columns.platforms;
@@ -269,60 +267,26 @@ fn place(n: usize) -> f64 {
     f64::from(n as u32)
 }
 
-/// Computes the share of each survivor in a random order: they are sorted by noise, which is spread so evenly that with
-/// slightly more buckets than cells almost nothing is left to sort.
-#[allow(clippy::cast_possible_truncation)] // the highest bits, as many as number the buckets
-fn noise_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
+/// Computes the share of each survivor in the job's random order.
+fn random_places(around: &mut Around<'_, '_>, out: &mut Vec<f64>) {
     let n = around.alive.len();
-    out.resize(n, 1.0);
-    if n <= 1 {
-        return;
-    }
-    let point = around.view.session.point(around.job, around.group);
-    let Scratch {
-        noise,
-        sorted,
-        buckets,
-        ..
-    } = &mut *around.scratch;
-    let lots = &around.view.columns.lots;
-    noise.clear();
-    let of = |slot: &u32| tie::noise(lots[*slot as usize], point);
-    noise.extend(around.alive.iter().map(of));
-    // two to four buckets per cell
-    let bits = (2 * n).ilog2() + 1;
-    let bucket = |noise: u64| (noise >> (u64::BITS - bits)) as usize;
-    buckets.clear();
-    buckets.resize((1 << bits) + 1, 0);
-    for value in &*noise {
-        buckets[bucket(*value) + 1] += 1;
-    }
-    let mut sum = 0;
-    for start in &mut *buckets {
-        sum += *start;
-        *start = sum;
-    }
-    sorted.resize(n, (0, 0));
-    for (position, value) in (0..).zip(&*noise) {
-        let place = &mut buckets[bucket(*value)];
-        sorted[*place as usize] = (*value, position);
-        *place += 1;
-    }
-    // every cell is in its bucket, so an insertion sort moves few of them, by a step or two
-    for i in 1..n {
-        let mut at = i;
-        while at > 0 && sorted[at - 1].0 > sorted[at].0 {
-            sorted.swap(at - 1, at);
-            at -= 1;
-        }
-    }
-    let last = place(n) - 1.0;
-    let mut first = (0, 0);
-    for (i, (value, position)) in sorted.iter().enumerate() {
-        if *value != first.0 || i == 0 {
-            first = (*value, i);
-        }
-        out[*position as usize] = (last - place(first.1)) / last;
+    out.resize(n, 0.0);
+    let shuffle = tie::Shuffle::new(around.view.session.point(around.job, around.group), n);
+    around
+        .view
+        .columns
+        .settle_by_name(around.view.session.parts.names);
+    let columns = &*around.view.columns;
+    around.scratch.position(around.alive, columns.len());
+    let positions = &around.scratch.positions;
+    let in_order = columns
+        .by_name
+        .slots
+        .iter()
+        .map(|slot| positions[*slot as usize]);
+    let alive = in_order.filter(|position| *position > 0);
+    for (at, position) in (0..).zip(alive) {
+        out[position as usize - 1] = shuffle.share(at);
     }
 }
 

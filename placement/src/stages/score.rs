@@ -207,22 +207,10 @@ fn ranked(
         Term::Reboot if cells.len() < 2 => vec![0.0; cells.len()],
         Term::Reboot => places(&buckets(values), weight < 0.0),
         Term::Random => {
-            // by the integer, not by the float that it is rounded to
-            let point = view.point(job);
-            let noise: Vec<u64> = cells
-                .iter()
-                .map(|s| tie::noise(view.lot(*s), point))
-                .collect();
-            let mut sorted = noise.clone();
-            sorted.sort_unstable();
-            let place = |n: &u64| sorted.partition_point(|m| m < n) as f64;
-            let scale = (cells.len() as f64 - 1.0).max(1.0);
-            let share = |n: &u64| (cells.len() as f64 - 1.0 - place(n)) / scale;
-            if cells.len() == 1 {
-                vec![1.0]
-            } else {
-                noise.iter().map(share).collect()
-            }
+            // the cells are in the order of their names
+            let shuffle = tie::Shuffle::new(view.point(job), cells.len());
+            let each = (0..).zip(cells).map(|(at, _)| shuffle.share(at));
+            each.collect()
         }
         _ => mean_places(values, lowest_is_best(term) == (weight >= 0.0)),
     }

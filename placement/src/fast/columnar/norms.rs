@@ -81,18 +81,18 @@ impl Orders {
         orders
     }
 
-    /// What the cells have in common that take part: those whose mask is 0. `ends` are kept from job to job;
+    /// What the cells have in common that take part: those that take part. `ends` are kept from job to job;
     /// `held` cells only miss this one. `never`: whether one of the cells has no planned reboot, where weeks count.
     pub(super) fn norms(
         &self,
         view: &View<'_>,
         ends: &mut [Ends; 2],
-        mask: &[u32],
+        takes_part: &[bool],
         held: &[bool],
         never: Option<bool>,
     ) -> Norms {
-        let is_in = |slot: &u32| mask[*slot as usize] == 0;
-        let gone = |slot: u32| mask[slot as usize] != 0 && !held[slot as usize];
+        let is_in = |slot: &u32| takes_part[*slot as usize];
+        let gone = |slot: u32| !takes_part[slot as usize] && !held[slot as usize];
         let stamps = ends[0].find(&self.stamps, gone, is_in);
         let reboots = ends[1].find(&self.reboots, gone, is_in);
         let stamp = |slot: u32| view.columns.platforms[slot as usize];

@@ -2,12 +2,11 @@
 
 use super::{
     Columnar, Form, View,
-    chance::NOBODY,
     form::Screen,
     is_dynamic,
     norms::Orders,
     pick::Found,
-    screen::{BLOCK, Board, RANKED, Scratch, Screens},
+    screen::{BLOCK, Board, Candidate, RANKED, Scratch, Screens},
 };
 use crate::{
     batch::JobGroup,
@@ -31,6 +30,9 @@ impl<'a> Columnar<'a> {
         if self.is_single || !(request.near.is_empty() && request.far.is_empty()) {
             return None;
         }
+        self.view
+            .columns
+            .settle_by_name(self.view.session.parts.names);
         let mut screens = std::mem::take(&mut self.screens);
         let board = screens.take(group.shape, self.view.columns.len());
         let found = board.and_then(|mut board| {
@@ -117,8 +119,8 @@ fn decide(
         let never = board.nevers > held_nevers.count();
         let weeks = screen.ranks(&Term::Reboot).is_some();
         let mut ends = board.ends;
-        let (mask, held) = (&board.mask, &scratch.held);
-        let norms = orders.norms(view, &mut ends, mask, held, weeks.then_some(never));
+        let (takes_part, held) = (&board.takes_part, &scratch.held);
+        let norms = orders.norms(view, &mut ends, takes_part, held, weeks.then_some(never));
         board.ends = ends;
         board.settle(view, screen, norms, &scratch.held);
         if screen.is_product {
@@ -128,7 +130,7 @@ fn decide(
         }
     });
     for slot in scratch.held_slots.drain(..) {
-        board.mask[slot as usize] = 0;
+        board.set_part(view, slot, true);
         scratch.held[slot as usize] = false;
     }
     found.flatten()
@@ -136,18 +138,18 @@ fn decide(
 
 /// Has the cells with other work of the owner miss the job, unless none is left then.
 fn hold(view: &View<'_>, screen: &Screen<'_>, job: &Job, scratch: &mut Scratch, board: &mut Board) {
-    scratch.held.resize(board.mask.len(), false);
+    scratch.held.resize(board.takes_part.len(), false);
     let owner = job.request.owner.as_deref().filter(|_| screen.avoids_owner);
     let holders = owner.map_or(&[][..], |owner| view.owner(owner));
     let there = holders.iter().map(|(slot, _)| *slot);
     scratch
         .held_slots
-        .extend(there.filter(|slot| board.mask[*slot as usize] == 0));
+        .extend(there.filter(|slot| board.takes_part[*slot as usize]));
     if scratch.held_slots.len() == board.left {
         scratch.held_slots.clear();
     }
     for slot in &scratch.held_slots {
-        board.mask[*slot as usize] = NOBODY;
+        board.set_part(view, *slot, false);
         scratch.held[*slot as usize] = true;
     }
 }
@@ -172,11 +174,11 @@ fn product(
         if board.best[block] < best * NEAR || board.best[block] <= 0.0 {
             return;
         }
-        let end = board.mask.len().min((block + 1) * BLOCK);
+        let end = board.takes_part.len().min((block + 1) * BLOCK);
         let here = lots.iter().enumerate().take(end).skip(block * BLOCK);
         for (at, lot) in here {
             let known = board.statics[at];
-            if board.mask[at] != 0 || known <= 0.0 || known < best * NEAR {
+            if !board.takes_part[at] || known <= 0.0 || known < best * NEAR {
                 continue;
             }
             any = true;
@@ -198,8 +200,10 @@ fn product(
         .for_each(visit);
     let mut found = Found::new(view, point);
     if !any {
-        for (slot, _) in (0..).zip(&board.mask).filter(|(_, mask)| **mask == 0) {
-            found.add(slot, 0.0);
+        for (slot, takes_part) in (0..).zip(&board.takes_part) {
+            if *takes_part {
+                found.add(slot, 0.0);
+            }
         }
         return Some(found.cells);
     }

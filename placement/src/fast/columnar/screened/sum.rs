@@ -1,6 +1,6 @@
 //! The best sum of terms that rank cells.
 
-use super::{Board, Found, Mode, Point, RANKED, Scratch, Screen, View, score, tie};
+use super::{Board, Candidate, Found, Mode, Point, RANKED, Scratch, Screen, View, score, tie};
 use crate::{
     fast::columnar::spread::Before,
     policy::{Score, Term},
@@ -47,8 +47,8 @@ pub(super) fn decide(
         chance: screen.random.map_or(0.0, score::factor),
         slack: 1e-8 * screen.reach,
     };
-    if screen.random.is_some_and(|score| score.mode == Mode::Rank) {
-        scratch.chance.draw(&view.columns.lots, &board.mask, point);
+    if let Some(chance) = &mut board.chance {
+        chance.draw(point);
     }
     for (spread, before) in board.spreads.iter().zip(&mut scratch.before) {
         if let Some(spread) = spread {
@@ -103,15 +103,15 @@ impl Look<'_, '_> {
             }
         }
         let steps = steps(self.ranks, number(board.left) - 1.0);
-        let mut ratings = std::mem::take(&mut scratch.candidates);
+        let mut ratings = std::mem::take(&mut scratch.ratings);
         ratings.clear();
         let mut best = f64::NEG_INFINITY;
-        for ((slot, mask), held) in (0..).zip(&board.mask).zip(&scratch.held) {
-            if *mask == 0 || *held {
+        for ((slot, takes_part), held) in (0..).zip(&board.takes_part).zip(&scratch.held) {
+            if *takes_part || *held {
                 let high = self.high(board, &before, steps, slot);
                 ratings.push((slot, high));
                 // that of cells which miss the job is not the best there is
-                best = if *mask == 0 { best.max(high) } else { best };
+                best = if *takes_part { best.max(high) } else { best };
             }
         }
         let hot = &mut board.hot;
@@ -129,7 +129,7 @@ impl Look<'_, '_> {
         if hot.cells.len() == ratings.len() {
             hot.threshold = f64::NEG_INFINITY;
         }
-        scratch.candidates = ratings;
+        scratch.ratings = ratings;
     }
 
     /// How much more than when the list was made a cell can have that did not change. Of cells that have left
@@ -145,51 +145,90 @@ impl Look<'_, '_> {
     }
 
     /// The most that the cell can have without chance.
-    #[inline]
     fn high(&self, board: &Board, before: &[Before; 2], steps: [f64; 2], slot: u32) -> f64 {
-        let rank = |i: usize| match (self.ranks[i], &board.spreads[i]) {
-            (None, _) => 0.0,
-            (Some(score), Some(spread)) if ascends(score) => {
-                score::factor(score) - steps[i] * spread.places(slot, &before[i]).0
+        self.bounds(board, before, steps, slot).1
+    }
+
+    /// The least and the most that the cell can have without chance.
+    #[inline]
+    fn bounds(
+        &self,
+        board: &Board,
+        before: &[Before; 2],
+        steps: [f64; 2],
+        slot: u32,
+    ) -> (f64, f64) {
+        let known = board.statics[slot as usize];
+        let (mut low, mut high) = (known, known);
+        for i in 0..RANKED.len() {
+            let Some(score) = self.ranks[i] else {
+                continue;
+            };
+            let factor = score::factor(score);
+            let Some(spread) = &board.spreads[i] else {
+                (low, high) = (low + factor, high + factor);
+                continue;
+            };
+            let (first, last) = spread.places(slot, &before[i]);
+            if ascends(score) {
+                low += factor - steps[i] * last;
+                high += factor - steps[i] * first;
+            } else {
+                low += steps[i] * first;
+                high += steps[i] * last;
             }
-            (Some(_), Some(spread)) => steps[i] * spread.places(slot, &before[i]).1,
-            (Some(score), None) => score::factor(score),
-        };
-        board.statics[slot as usize] + rank(0) + rank(1)
+        }
+        (low, high)
     }
 
     /// The best rating and who has it, among the cells of the list; -∞ if none takes part.
-    fn best(&self, scratch: &Scratch, board: &Board, rise: f64) -> (f64, Vec<(u32, f64)>) {
+    fn best(&self, scratch: &mut Scratch, board: &Board, rise: f64) -> (f64, Vec<(u32, f64)>) {
+        let mut candidates = std::mem::take(&mut scratch.candidates);
+        let mut best = self.candidates(scratch, board, rise, &mut candidates) - self.slack;
         let mut found = Found::new(self.view, self.point);
-        let Some(first) = self.likely(scratch, board, rise) else {
-            return (f64::NEG_INFINITY, found.cells);
-        };
-        let mut best = f64::NEG_INFINITY;
-        let mut visit = |slot: u32| {
-            let high = self.high(board, &scratch.before, self.steps, slot);
-            let luck = self.luck(scratch, slot);
-            if high + self.chance * luck < best - self.slack {
-                return best;
+        for candidate in &candidates {
+            if candidate.high < best - self.slack {
+                continue;
             }
-            let ranks = self.rank_terms(scratch, board, slot);
-            if self.total(board, slot, ranks, luck) < best - self.slack {
-                return best;
-            }
-            let total = self.total(board, slot, ranks, self.random(scratch, board, slot));
+            let ranks = self.rank_terms(&scratch.before, board, candidate.slot);
+            let total = self.total(board, candidate.slot, ranks, candidate.random);
             if total > best {
                 best = total;
                 found.clear();
             }
             if score::ties(total, best) {
-                found.add(slot, total);
+                found.add(candidate.slot, total);
             }
-            best
+        }
+        scratch.candidates = candidates;
+        (best, found.cells)
+    }
+
+    /// Finds the cells of the list that can be the best, and a rating that the best has at least; -∞ if none
+    /// takes part.
+    fn candidates(
+        &self,
+        scratch: &Scratch,
+        board: &Board,
+        rise: f64,
+        candidates: &mut Vec<Candidate>,
+    ) -> f64 {
+        candidates.clear();
+        let mut least = f64::NEG_INFINITY;
+        let mut visit = |slot: u32, random: f64| {
+            let (low, high) = self.bounds(board, &scratch.before, self.steps, slot);
+            let (low, high) = (low + self.chance * random, high + self.chance * random);
+            if high >= least - self.slack {
+                candidates.push(Candidate { slot, high, random });
+                least = least.max(low);
+            }
+            least - self.slack
         };
-        let mut so_far = visit(first) - self.slack;
-        let takes_part = |slot: u32| board.mask[slot as usize] == 0 && slot != first;
+        let takes_part = |slot: u32| board.takes_part[slot as usize];
+        let mut so_far = f64::NEG_INFINITY;
         for slot in &board.hot.moved {
             if takes_part(*slot) {
-                so_far = visit(*slot) - self.slack;
+                so_far = visit(*slot, self.random(board, *slot));
             }
         }
         for (slot, high) in &board.hot.cells {
@@ -197,98 +236,41 @@ impl Look<'_, '_> {
             if high + self.chance < so_far {
                 break;
             }
-            if takes_part(*slot)
-                && !board.hot.is_moved[*slot as usize]
-                && high + self.chance * self.luck(scratch, *slot) >= so_far
-            {
-                so_far = visit(*slot) - self.slack;
+            if !takes_part(*slot) || board.hot.is_moved[*slot as usize] {
+                continue;
+            }
+            let random = self.random(board, *slot);
+            if high + self.chance * random >= so_far {
+                so_far = visit(*slot, random);
             }
         }
-        (best, found.cells)
+        least
     }
 
-    /// A cell that is likely to win, so that few others need a look.
-    fn likely(&self, scratch: &Scratch, board: &Board, rise: f64) -> Option<u32> {
-        let (mut likely, mut most) = (None, f64::NEG_INFINITY);
-        let mut visit = |slot: u32, chance: f64| {
-            let guess = self.high(board, &scratch.before, self.steps, slot) + chance;
-            if guess > most {
-                (likely, most) = (Some(slot), guess);
-            }
-            most
-        };
-        let takes_part = |slot: u32| board.mask[slot as usize] == 0;
-        let mut so_far = f64::NEG_INFINITY;
-        for slot in &board.hot.moved {
-            if takes_part(*slot) {
-                so_far = visit(*slot, self.chance * self.guess(scratch, *slot));
+    /// The random term of a cell that takes part.
+    fn random(&self, board: &Board, slot: u32) -> f64 {
+        match (self.screen.random, &board.chance) {
+            (None, _) => 0.0,
+            (_, Some(chance)) => chance.share(self.view.columns.by_name.places[slot as usize]),
+            (Some(_), None) => {
+                let lot = self.view.columns.lots[slot as usize];
+                tie::noise(lot, self.point) as f64 / u64::MAX as f64
             }
         }
-        for (slot, high) in &board.hot.cells {
-            if high + rise + self.chance < so_far {
-                break;
-            }
-            let chance = self.chance * self.guess(scratch, *slot);
-            if takes_part(*slot)
-                && !board.hot.is_moved[*slot as usize]
-                && high + rise + chance > so_far
-            {
-                so_far = visit(*slot, chance);
-            }
-        }
-        likely
-    }
-
-    /// About what the random term is.
-    fn guess(&self, scratch: &Scratch, slot: u32) -> f64 {
-        match self.screen.random {
-            None => 0.0,
-            Some(score) if score.mode == Mode::Rank => 1.0 - scratch.chance.share(slot),
-            Some(_) => self.ratio(slot),
-        }
-    }
-
-    /// The most that the random term can be.
-    fn luck(&self, scratch: &Scratch, slot: u32) -> f64 {
-        match self.screen.random {
-            None => 0.0,
-            Some(score) if score.mode == Mode::Rank => {
-                (self.last - f64::from(scratch.chance.place_at_least(slot))) / self.last
-            }
-            Some(_) => self.ratio(slot),
-        }
-    }
-
-    /// The random term.
-    fn random(&self, scratch: &Scratch, board: &Board, slot: u32) -> f64 {
-        match self.screen.random {
-            Some(score) if score.mode == Mode::Rank => {
-                let (lots, chance) = (&self.view.columns.lots, &scratch.chance);
-                let place = chance.place(slot, lots, &board.mask, self.point);
-                (self.last - f64::from(place)) / self.last
-            }
-            Some(_) => self.ratio(slot),
-            None => 0.0,
-        }
-    }
-
-    fn ratio(&self, slot: u32) -> f64 {
-        let lot = self.view.columns.lots[slot as usize];
-        tie::noise(lot, self.point) as f64 / u64::MAX as f64
     }
 
     /// The terms that rank by memory and disk.
-    fn rank_terms(&self, scratch: &Scratch, board: &Board, slot: u32) -> [f64; 2] {
+    fn rank_terms(&self, before: &[Before; 2], board: &Board, slot: u32) -> [f64; 2] {
         let mut terms = [1.0; 2];
         for (i, (_, resource)) in RANKED.into_iter().enumerate() {
             let (Some(score), Some(spread)) = (self.ranks[i], &board.spreads[i]) else {
                 continue;
             };
             let amount = |slot: u32| {
-                let takes_part = board.mask[slot as usize] == 0;
+                let takes_part = board.takes_part[slot as usize];
                 takes_part.then(|| self.view.session.row(slot).free[resource])
             };
-            let (less, equal) = spread.place(slot, &scratch.before[i], amount);
+            let (less, equal) = spread.place(slot, &before[i], amount);
             let mean = (f64::from(less) + f64::from(less + equal) - 1.0) / 2.0;
             let from_best = if ascends(score) {
                 mean
