@@ -218,8 +218,8 @@ impl DeaCells {
             && at_ms <= now_ms
         {
             let all = cell.held.values();
-            let runs = all.filter(|held| held.shown.state != InstanceState::Stopping);
-            ends.extend(runs.map(|held| held.shown.instance));
+            let runs = all.filter(|held| held.state != InstanceState::Stopping);
+            ends.extend(runs.map(|held| held.instance));
             // repeated with the DEA's heartbeats, for stops that were not followed
             cell.service = CellService::Draining(now_ms + HEARTBEAT_MS);
         }

@@ -24,16 +24,15 @@ impl DeaCells {
         let mut stopped = Vec::new();
         if let Some(cell) = self.cells.get(name) {
             let matches = |held: &&Held| {
-                let shown = &held.shown;
-                shown.app == stop.app
-                    && (stop.indices.is_empty() || stop.indices.contains(&shown.index))
-                    && (stop.instances.is_empty() || stop.instances.contains(&shown.instance))
-                    && stop.claim.is_none_or(|claim| shown.claim == Some(claim))
+                *held.app == *stop.app
+                    && (stop.indices.is_empty() || stop.indices.contains(&held.index))
+                    && (stop.instances.is_empty() || stop.instances.contains(&held.instance))
+                    && stop.claim.is_none_or(|claim| held.claim() == Some(claim))
             };
             let all = cell.held.values().filter(matches);
             stopped.extend(all.map(|held| Stopped {
-                instance: held.shown.instance,
-                index: held.shown.index,
+                instance: held.instance,
+                index: held.index,
                 cell: None,
             }));
             // a stop may overtake its start
@@ -123,7 +122,7 @@ impl DeaCells {
     pub(crate) fn managed(&self, name: &str) -> usize {
         let held = self.cells.get(name).into_iter();
         let held = held.flat_map(|cell| cell.held.values());
-        let requests = held.filter_map(|held| held.shown.request.as_ref());
+        let requests = held.filter_map(Held::request);
         requests
             .filter(|request| WaveId::parse(request.as_str()).is_some())
             .count()
@@ -216,7 +215,7 @@ impl DeaCells {
         state: &BridgeInstanceState,
         out: &mut Vec<CellsOutput>,
     ) {
-        let Some((instance, request)) = instance_called(id, app, index) else {
+        let Some((instance, _)) = instance_called(id, app, index) else {
             self.counters.misnamed += 1;
             return;
         };
@@ -228,12 +227,9 @@ impl DeaCells {
         if has_ended && !cell.held.contains_key(&instance) {
             return; // it ended before this bridge was there
         }
-        let held = cell.held.entry(instance).or_insert_with(|| {
-            let mut held = Held::heard(now_ms, id, instance, (app, index));
-            held.shown.request = request;
-            held
-        });
-        let stopping = held.shown.state == InstanceState::Stopping;
+        let held = cell.held.entry(instance);
+        let held = held.or_insert_with(|| Held::heard(now_ms, id, instance, (app, index)));
+        let stopping = held.state == InstanceState::Stopping;
         let kind = match state {
             BridgeInstanceState::Starting => None,
             BridgeInstanceState::Running if stopping => None,
@@ -257,7 +253,7 @@ impl DeaCells {
             // its start may have been answered as unknown, which this settles
             cell.accepted(instance);
         } else if let Some(held) = cell.held.remove(&instance) {
-            cell.has_ended(now_ms, held.shown);
+            cell.has_ended(now_ms, held.describe(now_ms));
         }
         self.touch(now_ms, name);
     }

@@ -42,27 +42,54 @@ pub(super) fn instance_called(
     Some((instance, None))
 }
 
-/// An instance of the cluster on a DEA.
+/// An instance of the cluster on a DEA. There are many, so what is seldom known of one has a place of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     /// Its id there.
-    pub(super) id: String,
-    pub(super) shown: Instance,
+    pub(super) id: Box<str>,
+    pub(super) instance: InstanceId,
+    pub(super) app: Box<str>,
+    pub(super) index: u32,
+    pub(super) state: InstanceState,
     since_ms: u64,
     running_ms: Option<u64>,
+    sent: Option<Box<Sent>>,
+    ended: Option<Box<Ended>>,
+}
+
+/// What a start said of an instance, and no heartbeat says.
+#[derive(Clone, Debug, Default)]
+struct Sent {
+    /// The request, unless the instance's id on the DEA contains it.
+    request: Option<RequestId>,
+    owner: Option<String>,
+    version: Option<String>,
+    memory_mb: i64,
+    disk_mb: i64,
+    claim: Option<AuctionId>,
     traceparent: Option<String>,
+}
+
+/// How an instance ended.
+#[derive(Clone, Debug)]
+struct Ended {
+    words: String,
+    exit_code: Option<i32>,
 }
 
 impl Held {
     /// Creates an instance that is being sent.
     pub(super) fn sent(now_ms: u64, id: &str, work: &Work, claim: AuctionId) -> Self {
         let mut held = Self::heard(now_ms, id, work.instance, (&work.app, work.index));
-        held.shown.request.clone_from(&work.request);
-        held.shown.owner.clone_from(&work.owner);
-        held.shown.version.clone_from(&work.version);
-        (held.shown.memory_mb, held.shown.disk_mb) = (work.memory_mb, work.disk_mb);
-        held.shown.claim = Some(claim);
-        held.traceparent.clone_from(&work.traceparent);
+        held.sent = Some(Box::new(Sent {
+            request: work.request.clone(),
+            owner: work.owner.clone(),
+            version: work.version.clone(),
+            memory_mb: work.memory_mb,
+            disk_mb: work.disk_mb,
+            claim: Some(claim),
+            traceparent: work.traceparent.clone(),
+        }));
         held
     }
 
@@ -74,23 +101,39 @@ impl Held {
         (app, index): (&str, u32),
     ) -> Self {
         Self {
-            id: id.to_owned(),
-            shown: Instance::new(instance, app, index, InstanceState::Starting),
+            id: id.into(),
+            instance,
+            app: app.into(),
+            index,
+            state: InstanceState::Starting,
             since_ms: now_ms,
             running_ms: None,
-            traceparent: None,
+            sent: None,
+            ended: None,
         }
+    }
+
+    /// Returns the claim with which it was sent; none if that is not known.
+    pub(super) fn claim(&self) -> Option<AuctionId> {
+        self.sent.as_ref()?.claim
     }
 
     /// Records a claim: the lower of two counts.
     pub(super) fn claimed(&mut self, claim: AuctionId) {
-        let lowest = self.shown.claim.map_or(claim, |own| own.min(claim));
-        self.shown.claim = Some(lowest);
+        let lowest = self.claim().map_or(claim, |own| own.min(claim));
+        self.sent.get_or_insert_default().claim = Some(lowest);
+    }
+
+    /// Returns the request that it belongs to, if that is known.
+    pub(super) fn request(&self) -> Option<RequestId> {
+        let sent = self.sent.as_ref();
+        let sent = sent.and_then(|sent| sent.request.clone());
+        sent.or_else(|| instance_called(&self.id, &self.app, self.index)?.1)
     }
 
     /// Puts it into this state from now on.
     pub(super) fn enter(&mut self, now_ms: u64, state: InstanceState) {
-        self.shown.state = state;
+        self.state = state;
         self.since_ms = now_ms;
         if state == InstanceState::Running {
             self.running_ms = Some(now_ms);
@@ -99,10 +142,20 @@ impl Held {
 
     /// Returns it as it is listed.
     pub(super) fn describe(&self, now_ms: u64) -> Instance {
-        Instance {
-            age_ms: now_ms.saturating_sub(self.since_ms),
-            ..self.shown.clone()
+        let mut shown = Instance::new(self.instance, &*self.app, self.index, self.state);
+        shown.age_ms = now_ms.saturating_sub(self.since_ms);
+        shown.request = self.request();
+        if let Some(sent) = &self.sent {
+            shown.owner.clone_from(&sent.owner);
+            shown.version.clone_from(&sent.version);
+            (shown.memory_mb, shown.disk_mb) = (sent.memory_mb, sent.disk_mb);
+            shown.claim = sent.claim;
         }
+        if let Some(ended) = &self.ended {
+            shown.ended = Some(ended.words.clone());
+            shown.exit_code = ended.exit_code;
+        }
+        shown
     }
 
     /// Records that it has ended in this way.
@@ -114,7 +167,7 @@ impl Held {
                 _ => InstanceState::Crashed,
             },
         );
-        let (ended, exit_code) = match how {
+        let (words, exit_code) = match how {
             BridgeInstanceState::Stopped => ("stopped".to_owned(), None),
             BridgeInstanceState::Crashed {
                 exit_status,
@@ -130,30 +183,29 @@ impl Held {
             }
             _ => ("its DEA no longer lists it".to_owned(), None),
         };
-        self.shown.ended = Some(ended);
-        self.shown.exit_code = exit_code;
+        self.ended = Some(Box::new(Ended { words, exit_code }));
     }
 
     /// Returns an event about it.
     pub(super) fn event(&self, now_ms: u64, cell: &str, kind: &str) -> Event {
-        let shown = &self.shown;
-        let is_final = matches!(shown.state, InstanceState::Exited | InstanceState::Crashed);
+        let is_final = matches!(self.state, InstanceState::Exited | InstanceState::Crashed);
         let ran_ms = self.running_ms.filter(|_| is_final);
         let ran_ms = ran_ms.map(|from| now_ms.saturating_sub(from));
+        let traceparent = self.sent.as_ref().and_then(|sent| sent.traceparent.clone());
         Event {
             cell: Some(cell.to_owned()),
             count: 1,
-            indices: Some(shown.index.to_string()),
+            indices: Some(self.index.to_string()),
             instances: vec![EventInstance {
-                index: shown.index,
-                instance: Some(shown.instance),
-                ended: shown.ended.clone(),
+                index: self.index,
+                instance: Some(self.instance),
+                ended: self.ended.as_ref().map(|ended| ended.words.clone()),
                 is_final,
                 ran: ran_ms.map(|ms| placement::Span(std::time::Duration::from_millis(ms))),
-                traceparent: self.traceparent.clone(),
+                traceparent,
                 ..EventInstance::default()
             }],
-            ..Event::app(kind, &shown.app)
+            ..Event::app(kind, &*self.app)
         }
     }
 }
@@ -161,6 +213,12 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A bridge has 50,000 of them within 100 MiB.
+    #[test]
+    fn an_instance_takes_little_memory() {
+        assert!(size_of::<Held>() <= 104, "{}", size_of::<Held>());
+    }
 
     #[test]
     fn an_instance_is_known_by_how_its_droplet_is_called() {

@@ -2,7 +2,7 @@
 
 use placement::{Cell, Span};
 use shared::{
-    AuctionId,
+    AuctionId, InstanceId,
     clock::CellTime,
     wire::{Advert, Bid, Instance, InstanceState, Instances, InstancesAnswer, RunningIds},
 };
@@ -124,24 +124,25 @@ impl DeaCells {
         filter: &Instances,
     ) -> Option<InstancesAnswer> {
         let cell = self.cells.get(name)?;
-        let wanted = |instance: &Instance| {
-            let id = &instance.instance;
-            filter.app.as_ref().is_none_or(|app| *app == instance.app)
+        let wanted = |app: &str, id: &InstanceId| {
+            filter.app.as_ref().is_none_or(|wanted| wanted == app)
                 && (filter.ids.is_empty() || filter.ids.contains(id))
                 && (filter.id_prefixes.is_empty() || filter.id_prefixes.match_id(id))
         };
-        let held = cell.held.values().filter(|held| wanted(&held.shown));
+        let held = cell
+            .held
+            .values()
+            .filter(|held| wanted(&held.app, &held.instance));
         if filter.ids_only {
-            let running = held.filter(|held| held.shown.state != InstanceState::Stopping);
-            let ids = running.map(|held| &held.shown.instance).collect();
+            let running = held.filter(|held| held.state != InstanceState::Stopping);
+            let ids = running.map(|held| &held.instance).collect();
             let list = self.list(now_ms, name, Vec::new())?;
             return Some(InstancesAnswer { ids, ..list });
         }
         let held = held.map(|held| held.describe(now_ms));
-        let ended = cell
-            .ended
-            .iter()
-            .filter(|(at_ms, instance)| at_ms + ENDED_MS > now_ms && wanted(instance));
+        let ended = cell.ended.iter().filter(|(at_ms, ended)| {
+            at_ms + ENDED_MS > now_ms && wanted(&ended.app, &ended.instance)
+        });
         let ended = ended.map(|(at_ms, instance)| Instance {
             age_ms: now_ms.saturating_sub(*at_ms),
             ..instance.clone()

@@ -111,7 +111,7 @@ impl DeaCells {
         // known ids first: a repeat gets the first answer
         if let Some(held) = cell.held.get_mut(&work.instance) {
             held.claimed(work.claim.unwrap_or(start.auction));
-            return if self.tickets.contains_key(&held.id) {
+            return if self.tickets.contains_key(&*held.id) {
                 Judged::OnItsWay
             } else if self.bridge.has_shown(&held.id) {
                 Judged::There

@@ -1,6 +1,6 @@
 //! The cluster's instances on DEAs, as reported by heartbeats, replies and ends.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Bridge, BridgeAnswer, BridgeOutput, bytes};
 use crate::dea::{
@@ -32,42 +32,42 @@ pub enum BridgeInstanceState {
     Lost,
 }
 
-/// An instance of the cluster on a DEA.
+/// An instance of the cluster on a DEA. There are many, so each takes little memory.
 #[derive(Debug)]
 pub(super) struct Tracked {
-    pub(super) app: String,
+    pub(super) app: Box<str>,
     pub(super) index: u32,
     /// When its start was sent, or when it was first heard of if another bridge sent it.
     pub(super) sent_ms: u64,
     /// The resources that it takes and that no advertisement shows yet.
-    pub(super) debit: Option<DeaLimits>,
-    /// The version of its droplet.
-    version: String,
+    pub(super) debit: Option<Box<DeaLimits>>,
+    /// The slot that its droplet's version names; the rest of the version is the instance's id.
+    named: usize,
     /// The state that the DEA last reported; none if it was only sent.
     pub(super) state: Option<DeaInstanceState>,
     stopping: bool,
 }
 
 impl Tracked {
-    pub(super) fn sent(now_ms: u64, start: &DeaStart) -> Self {
+    pub(super) fn sent(now_ms: u64, start: &DeaStart, slot: usize) -> Self {
         Self {
-            app: start.droplet.clone(),
+            app: start.droplet.as_str().into(),
             index: start.index,
             sent_ms: now_ms,
-            debit: Some(start.limits),
-            version: start.version.clone(),
+            debit: Some(Box::new(start.limits)),
+            named: slot,
             state: None,
             stopping: false,
         }
     }
 
-    fn heard(now_ms: u64, instance: &DeaInstance) -> Self {
+    fn heard(now_ms: u64, instance: &DeaInstance, named: usize) -> Self {
         Self {
-            app: instance.droplet.clone(),
+            app: instance.droplet.as_str().into(),
             index: instance.index,
             sent_ms: now_ms,
             debit: None,
-            version: instance.version.clone(),
+            named,
             state: None,
             stopping: false,
         }
@@ -92,7 +92,7 @@ pub(super) fn changed(
     BridgeOutput::Instance {
         cell: cell.to_owned(),
         id: id.to_owned(),
-        app: tracked.app.clone(),
+        app: (*tracked.app).to_owned(),
         index: tracked.index,
         state,
     }
@@ -118,8 +118,11 @@ fn told(state: DeaInstanceState) -> Option<BridgeInstanceState> {
 
 impl Bridge {
     pub(super) fn tracked(&self, id: &str) -> Option<&Tracked> {
-        let slot = self.by_instance.get(id)?;
-        self.slots[*slot].as_ref()?.instances.get(id)
+        self.tracked_on(*self.by_instance.get(id)?, id)
+    }
+
+    fn tracked_on(&self, slot: usize, id: &str) -> Option<&Tracked> {
+        self.slots[slot].as_ref()?.instances.get(id)
     }
 
     /// Handles an instance that was found on a DEA, in a reply or a heartbeat.
@@ -130,7 +133,7 @@ impl Bridge {
         instance: &DeaInstance,
         out: &mut Vec<BridgeOutput>,
     ) {
-        let Some(id) = self.id_of(&instance.version) else {
+        let Some((named, id)) = self.parts(&instance.version) else {
             return; // somebody else's
         };
         let Some(at) = self.by_dea.get(dea).copied() else {
@@ -140,9 +143,18 @@ impl Bridge {
         let Some(slot) = &mut self.slots[at] else {
             return;
         };
-        let tracked = slot.instances.entry(id.to_owned());
-        let tracked = tracked.or_insert_with(|| Tracked::heard(now_ms, instance));
-        self.by_instance.insert(id.to_owned(), at);
+        if !slot.instances.contains_key(id) {
+            let tracked = Tracked::heard(now_ms, instance, named);
+            let id: Arc<str> = id.into();
+            slot.instances.insert(Arc::clone(&id), tracked);
+            self.by_instance.insert(id, at);
+        }
+        let Some(tracked) = slot.instances.get_mut(id) else {
+            return;
+        };
+        if self.by_instance.get(id) != Some(&at) {
+            self.by_instance.insert(id.into(), at);
+        }
         let before = tracked.state.replace(instance.state).and_then(told);
         let ended = tracked.has_ended();
         let now = told(instance.state);
@@ -181,9 +193,9 @@ impl Bridge {
         };
         // those that were to be stopped and keep running did not hear it
         let deaf = slot.instances.iter().filter(|(id, tracked)| {
-            tracked.stopping && !tracked.has_ended() && listed.contains(id.as_str())
+            tracked.stopping && !tracked.has_ended() && listed.contains::<str>(id)
         });
-        out.extend(deaf.map(|(_, tracked)| stop(tracked)));
+        out.extend(deaf.map(|(id, tracked)| self.stop_of(id, tracked)));
     }
 
     fn drop_unlisted(
@@ -202,8 +214,8 @@ impl Bridge {
             let is_young = now_ms.saturating_sub(tracked.sent_ms) < GRACE_MS;
             // these are in no heartbeat while they are on their way
             let unborn = matches!(tracked.state, None | Some(DeaInstanceState::Born));
-            let waits = asking.contains_key(id) || (unborn && is_young && !tracked.stopping);
-            if waits || listed.contains(id.as_str()) {
+            let waits = asking.contains_key(&**id) || (unborn && is_young && !tracked.stopping);
+            if waits || listed.contains(&**id) {
                 return true;
             }
             let state = if tracked.stopping {
@@ -230,7 +242,7 @@ impl Bridge {
         let has_it = |slot: &usize| {
             let slot = self.slots.get(*slot).and_then(Option::as_ref);
             let tracked = slot.and_then(|slot| slot.instances.get(id));
-            tracked.is_some_and(|tracked| tracked.version == exited.version)
+            tracked.is_some_and(|tracked| tracked.named == named)
         };
         let known = self.by_instance.get(id).copied();
         let Some(at) = [Some(named), known].into_iter().flatten().find(has_it) else {
@@ -268,24 +280,25 @@ impl Bridge {
             return;
         };
         let found = self.slots[at].as_mut();
-        if let Some(tracked) = found.and_then(|slot| slot.instances.get_mut(id)) {
+        let found = found.and_then(|slot| slot.instances.get_mut(id));
+        if let Some(tracked) = found {
             tracked.stopping = true;
-            out.push(stop(tracked));
         }
+        out.extend(self.tracked_on(at, id).map(|found| self.stop_of(id, found)));
     }
-}
 
-/// Returns `dea.stop` for one instance.
-fn stop(tracked: &Tracked) -> BridgeOutput {
-    let filter = DeaFilter {
-        droplet: tracked.app.clone(),
-        version: Some(tracked.version.clone()),
-        indices: vec![tracked.index],
-        ..DeaFilter::default()
-    };
-    BridgeOutput::Publish {
-        subject: subjects::STOP.to_owned(),
-        body: Hidden(bytes(&filter)),
+    /// Returns `dea.stop` for one instance.
+    fn stop_of(&self, id: &str, tracked: &Tracked) -> BridgeOutput {
+        let filter = DeaFilter {
+            droplet: (*tracked.app).to_owned(),
+            version: Some(self.version(tracked.named, id)),
+            indices: vec![tracked.index],
+            ..DeaFilter::default()
+        };
+        BridgeOutput::Publish {
+            subject: subjects::STOP.to_owned(),
+            body: Hidden(bytes(&filter)),
+        }
     }
 }
 

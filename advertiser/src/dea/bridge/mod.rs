@@ -13,7 +13,10 @@ mod instances;
 mod slot;
 mod starts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use placement::{Cell, Invalid, check_name};
 
@@ -142,7 +145,7 @@ pub struct Bridge {
     /// The slot of each DEA.
     by_dea: BTreeMap<String, usize>,
     /// The slot of each instance that is known.
-    by_instance: BTreeMap<String, usize>,
+    by_instance: BTreeMap<Arc<str>, usize>,
     /// Starts that have not been answered.
     asking: BTreeMap<String, Asking>,
     /// When their next step is due.
@@ -260,12 +263,13 @@ impl Bridge {
     }
 
     /// Splits a droplet version of this bridge into the slot that the DEA had when the droplet was started, and the
-    /// instance's id.
+    /// instance's id. There is one way to write the number, so these two are the whole version.
     fn parts<'v>(&self, version: &'v str) -> Option<(usize, &'v str)> {
         let rest = version.strip_prefix(VERSION_PREFIX)?;
         let rest = rest.strip_prefix(&self.options.mark)?.strip_prefix('-')?;
         let (slot, id) = rest.split_once('-')?;
-        Some((slot.parse().ok()?, id))
+        let is_plain = slot == "0" || slot.starts_with(|first| matches!(first, '1'..='9'));
+        Some((slot.parse().ok().filter(|_| is_plain)?, id))
     }
 
     fn id_of<'v>(&self, version: &'v str) -> Option<&'v str> {

@@ -1,6 +1,6 @@
 //! Slots: the cells that stand for DEAs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use placement::{Cell, MAX_AMOUNT, Resources, check_name};
 
@@ -18,14 +18,14 @@ const DEBIT_MS: u64 = 15_000;
 pub(super) struct Slot {
     pub(super) dea: String,
     /// The cluster's instances there, by id.
-    pub(super) instances: BTreeMap<String, Tracked>,
+    pub(super) instances: BTreeMap<Arc<str>, Tracked>,
 }
 
 impl Slot {
     /// Returns what was started since the last advertisement.
     fn debits(&self) -> impl Iterator<Item = (&Tracked, DeaLimits)> {
         let instances = self.instances.values();
-        instances.filter_map(|tracked| Some((tracked, tracked.debit?)))
+        instances.filter_map(|tracked| Some((tracked, *tracked.debit.as_deref()?)))
     }
 }
 
@@ -131,7 +131,11 @@ impl Bridge {
             if let Some(disk) = &mut cell.available.disk_mb {
                 *disk -= limits.disk;
             }
-            *cell.counts.apps.entry(tracked.app.clone()).or_insert(0) += 1;
+            *cell
+                .counts
+                .apps
+                .entry((*tracked.app).to_owned())
+                .or_insert(0) += 1;
         }
         Some(cell)
     }

@@ -1,5 +1,7 @@
 //! Starts. DEAs do not acknowledge them, so all DEAs are asked for the instance, and the one that has it answers.
 
+use std::sync::Arc;
+
 use placement::check_name;
 
 use super::{Bridge, BridgeAnswer, BridgeOutput, bytes, instances::Tracked};
@@ -129,9 +131,10 @@ impl Bridge {
         let Some(held) = &mut self.slots[slot] else {
             return;
         };
-        let tracked = Tracked::sent(now_ms, &start);
-        held.instances.insert(id.to_owned(), tracked);
-        self.by_instance.insert(id.to_owned(), slot);
+        let tracked = Tracked::sent(now_ms, &start, slot);
+        let key: Arc<str> = id.into();
+        held.instances.insert(Arc::clone(&key), tracked);
+        self.by_instance.insert(key, slot);
         out.push(BridgeOutput::Publish {
             subject: subjects::start(&held.dea),
             body: Hidden(bytes(&start)),
