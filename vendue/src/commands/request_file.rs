@@ -13,7 +13,11 @@ use crate::context::Usage;
 pub(crate) fn read(file: &str) -> anyhow::Result<String> {
     if file != "-" {
         let read = std::fs::read_to_string(Path::new(file));
-        return read.map_err(|e| Usage::because(format_args!("{file}: {e}")));
+        let refuse = |e| {
+            let expected = "expected a file, or - for standard input";
+            Usage::because(format_args!("{file}: {e}; {expected}"))
+        };
+        return read.map_err(refuse);
     }
     let mut text = String::new();
     std::io::stdin()

@@ -81,7 +81,7 @@ impl Orders {
         orders
     }
 
-    /// What the cells have in common that take part: those that take part. `ends` are kept from job to job;
+    /// What the cells that take part have in common. `ends` are kept from job to job;
     /// `held` cells only miss this one. `never`: whether one of the cells has no planned reboot, where weeks count.
     pub(super) fn norms(
         &self,

@@ -30,9 +30,10 @@ impl<'a> Columnar<'a> {
         if self.is_single || !(request.near.is_empty() && request.far.is_empty()) {
             return None;
         }
-        self.view
-            .columns
-            .settle_by_name(self.view.session.parts.names);
+        if screen.ranks(&Term::Random).is_some() {
+            let names = self.view.session.parts.names;
+            self.view.columns.settle_by_name(names);
+        }
         let mut screens = std::mem::take(&mut self.screens);
         let board = screens.take(group.shape, self.view.columns.len());
         let found = board.and_then(|mut board| {

@@ -32,7 +32,7 @@ pub(super) async fn history(global: &Global, args: &HistoryArgs) -> anyhow::Resu
         output::json(&history)?;
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new(&["VERSION", "TIME", "", "FIELD", "BEFORE", "AFTER"])
+    let mut table = Table::new(&["VERSION", "TIME", "IS", "FIELD", "BEFORE", "AFTER"])
         .optional(&["TIME"])
         .text("AFTER");
     for version in &history.versions {
