@@ -14,7 +14,7 @@ pub use parse::PolicyError;
 
 use crate::{
     decision::Rating, expected::ExpectedWork, fragmentation::Fragments, objective::Objective,
-    request::Kind, resource_name::ResourceName, resources::Resource,
+    request::Kind, resource_name::ResourceName, resources::Resource, times::Span,
 };
 
 /// An ordered list of named stages, and the order of a batch.
@@ -26,6 +26,8 @@ pub struct Policy {
     pub(crate) max_in_flight: u32,
     /// The limit of starting instances per cell: work that such a cell wins waits; 0 = no limit.
     pub(crate) max_starting_per_cell: u32,
+    /// How long such work may wait if its request has no queue timeout.
+    pub(crate) max_deferral: Span,
     pub(crate) combine: Combine,
     pub(crate) stages: Vec<Stage>,
     pub(crate) pick: Pick,
@@ -187,6 +189,11 @@ impl Policy {
     /// Returns whether the auctioneer asks all cells for a bid before a batch (otherwise the pool alone decides).
     pub fn wants_bids(&self) -> bool {
         self.bids
+    }
+
+    /// Returns how long deferred work may wait if its request has no queue timeout.
+    pub fn max_deferral(&self) -> Span {
+        self.max_deferral
     }
 
     /// Returns a stable hash of everything in the policy: auctioneers with different hashes log a warning.

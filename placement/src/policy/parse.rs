@@ -1,6 +1,6 @@
 //! Parses policies: TOML with positions, or the JSON of a scenario.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use toml::de::DeTable;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     fragmentation::Fragments, objective::ObjectiveError, request::Kind,
-    resource_name::ResourceName, resources::Resource,
+    resource_name::ResourceName, resources::Resource, times::Span,
 };
 
 /// An error in a policy, with its position.
@@ -84,6 +84,9 @@ fn read(node: Node) -> Result<Policy, Fault> {
     whole(fields)
 }
 
+/// How long deferred work may wait where the policy does not say: many starts, one after another.
+const MAX_DEFERRAL: Span = Span(Duration::from_secs(600));
+
 fn whole(mut fields: Fields) -> Result<Policy, Fault> {
     let at = fields.at;
     let name = fields
@@ -102,6 +105,7 @@ fn whole(mut fields: Fields) -> Result<Policy, Fault> {
         bids: fields.flag("bids")?.unwrap_or(true),
         max_in_flight: fields.count("max_in_flight")?.unwrap_or(0),
         max_starting_per_cell: fields.count("max_starting_per_cell")?.unwrap_or(0),
+        max_deferral: fields.span("max_deferral")?.unwrap_or(MAX_DEFERRAL),
         combine: fields.word("combine", &combines)?.unwrap_or(Combine::Sum),
         stages: Vec::new(),
         pick: Pick::Sample,

@@ -30,6 +30,7 @@ impl Policy {
         if self.max_starting_per_cell > 0 {
             let limit = self.max_starting_per_cell;
             writeln!(out, "max_starting_per_cell = {limit}")?;
+            writeln!(out, "max_deferral = \"{}\"", self.max_deferral)?;
         }
         writeln!(out, "combine = {combine:?}")?;
         for stage in &self.stages {
