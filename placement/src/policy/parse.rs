@@ -11,7 +11,7 @@ use super::{
     presets,
 };
 use crate::{
-    fragmentation::Fragments, objective::ObjectiveError, request::Kind,
+    fragmentation::Fragments, grouping::Grouping, objective::ObjectiveError, request::Kind,
     resource_name::ResourceName, resources::Resource, times::Span,
 };
 
@@ -187,7 +187,7 @@ fn stage(node: Node) -> Result<Part, Fault> {
     );
     let step = match found {
         (Some(name), None, None, None) => Step::Filter(filter(&mut fields, name)?),
-        (None, Some(name), None, None) => Step::Narrow(narrow(&name)?),
+        (None, Some(name), None, None) => Step::Narrow(narrow(&mut fields, &name)?),
         (None, None, Some(name), None) => Step::Score(score(&mut fields, name)?),
         (None, None, None, Some(name)) => {
             let pick = pick(&mut fields, name)?;
@@ -246,8 +246,30 @@ fn reboot_within(fields: &mut Fields) -> Result<Filter, Fault> {
     Ok(Filter::RebootWithin { days, batch })
 }
 
-fn narrow((name, at): &(String, usize)) -> Result<Narrow, Fault> {
-    named(&Narrow::ALL, |n| n.name(), "narrow", (name, *at))
+fn narrow(fields: &mut Fields, (name, at): &(String, usize)) -> Result<Narrow, Fault> {
+    let narrow = named(&Narrow::ALL, Narrow::name, "narrow", (name, *at))?;
+    let Narrow::Fewest(_) = narrow else {
+        return Ok(narrow);
+    };
+    let missing = || {
+        Fault::new(
+            *at,
+            format!("by is missing; expected {}", Grouping::EXPECTED),
+        )
+    };
+    grouping(fields)?.map(Narrow::Fewest).ok_or_else(missing)
+}
+
+/// Returns by what cells are grouped; none if the stage does not say it.
+fn grouping(fields: &mut Fields) -> Result<Option<Grouping>, Fault> {
+    let Some((name, at)) = fields.text("by")? else {
+        return Ok(None);
+    };
+    let grouping = Grouping::parse(&name).ok_or_else(|| {
+        let message = format!("by is {name:?}; expected {}", Grouping::EXPECTED);
+        Fault::new(at, message)
+    })?;
+    Ok(Some(grouping))
 }
 
 pub(super) const MODES: [(&str, Mode); 3] = [
@@ -271,6 +293,10 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
                 squared: fields.flag("squared")?.unwrap_or(false),
             },
             None => Term::Resources,
+        },
+        Some(Term::AppInstances) => match grouping(fields)? {
+            Some(grouping) => Term::GroupInstances(grouping),
+            None => Term::AppInstances,
         },
         Some(term) => term,
         None if name == Term::FRAGMENTATION => Term::Fragmentation {
