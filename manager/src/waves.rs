@@ -165,6 +165,8 @@ fn request(app: &App, bucket: BucketId, wave: &OpenWave) -> Option<Arc<Request>>
     request.id = wave_id(app, bucket, wave).to_string();
     request.instances = wave.instances;
     request.indices = Some(wave.indices.clone());
+    // the manager waits itself: it must know after the deadline what was started
+    request.queue_timeout = Some(placement::Span::default());
     Some(Arc::new(request))
 }
 
