@@ -2,7 +2,7 @@
 //!
 //! Where most cells have room for much more than is going to come, it does not matter which remainders they keep, and
 //! a score of them would only make the cells uneven. So `scarce_below = N` of the score `fragmentation` reduces it by
-//! the fourth power of how much more room there is than for N instances of the typical size on each cell.
+//! the square of how much more room there is than for N instances of the typical size on each cell.
 
 use crate::{
     expected::ExpectedWork,
@@ -37,8 +37,7 @@ impl MeanFree {
         if enough <= 0.0 || mean <= enough {
             return 1.0;
         }
-        let part = (enough / mean) * (enough / mean);
-        part * part
+        (enough / mean) * (enough / mean)
     }
 }
 
@@ -128,9 +127,9 @@ mod tests {
         close(scarcity(&[0, 16]), 1.0);
         close(scarcity(&[16, 16]), 1.0);
         // twice as much, on average of those that have a limit
-        close(scarcity(&[0, 64, Amounts::UNLIMITED]), 1.0 / 16.0);
+        close(scarcity(&[0, 64, Amounts::UNLIMITED]), 1.0 / 4.0);
         // what is overcommitted is not less than nothing
-        close(scarcity(&[-64, 64]), 1.0 / 16.0);
+        close(scarcity(&[-64, 64]), 1.0 / 4.0);
         close(mean(&[99]).scarcity(&MEMORY, &work(&[(1.0, 0)]), 2.0), 1.0);
     }
 }
