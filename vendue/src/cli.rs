@@ -210,6 +210,9 @@ impl Command {
                 std::future::pending::<()>().await;
             }
             let _ = tokio::signal::ctrl_c().await;
+            if self.ends_itself() {
+                let _ = tokio::signal::ctrl_c().await;
+            }
         };
         let violations = &global.violations;
         let done = tokio::select! {
@@ -225,11 +228,21 @@ impl Command {
         }
     }
 
+    /// Tells the command of the first Ctrl-C. Returns whether it ends by itself then, which takes a while; another Ctrl-C
+    /// ends it at once.
+    fn ends_itself(&self) -> bool {
+        match self {
+            Command::Rebalance(args) => args.stop(),
+            _ => false,
+        }
+    }
+
     /// Handles Ctrl-C, which is the normal end of a stream and aborts everything else.
     fn interrupted(&self) -> Exit {
         match self {
             Command::Run(args) => args.note_interrupted(),
             Command::Rebalance(args) => args.note_interrupted(),
+            Command::Task(args) => args.note_interrupted(),
             _ => {}
         }
         let stream = match self {

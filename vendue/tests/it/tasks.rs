@@ -128,6 +128,10 @@ async fn an_error_about_one_task_does_not_hide_the_others() {
     assert!(!shown.out.contains('\x1b'), "{:?}", shown.out);
     up.run(&["task", "result", "nobody", "clears"])
         .expect(1, &["nobody: no stored request has the id", "succeeded"]);
+    up.run(&["task", "cancel", "clears"])
+        .expect(0, &["clears had already ended"]);
+    up.run(&["task", "list", "--app", "nope"])
+        .expect(0, &["no task of nope is known"]);
     let ids = ["nobody", "long", "clears"];
     let said = up.run(&[["task", "cancel"].as_slice(), &ids, &["--output", "json"]].concat());
     let said = said.expect(1, &[]).json();
@@ -207,6 +211,18 @@ async fn a_durable_start_needs_a_manager() {
         .expect(0, &["placed"]);
     assert_eq!(up.json(&["task", "show", id])["task"]["placed"], 3);
     up.run(&["wait", "web"]).expect(0, &["3 running"]);
+    // its sender may not have heard the answer
+    let dir = tempfile::tempdir().unwrap();
+    let request = json!({ "id": "once", "app": "once", "memory_mb": 16, "disk_mb": 16,
+        "run": { "command": ["sleep", "1000"] } });
+    let once = file(&dir, "once.json", &request);
+    up.run(&["start", "--durable", &once]).expect(0, &["once"]);
+    up.run(&["wait", "once"]).expect(0, &["1 running"]);
+    up.run(&["start", "--durable", &once])
+        .expect(0, &["once is already stored"]);
+    let twice = file(&dir, "twice.json", &json!([request, request]));
+    up.run(&["start", "--durable", &twice])
+        .expect(2, &["id: \"once\", twice,"]);
     let without = Up::with(&["--cells", "1", "--no-manager"]);
     without
         .run(&["start", "--durable", "examples/web.json"])

@@ -7,6 +7,7 @@ use placement::{Move, Rate};
 use serde::Serialize;
 use shared::wire::{AppMove, AppMoved, MoveState, to_bytes};
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT, short_name},
@@ -44,11 +45,17 @@ impl Moved {
 pub(super) struct Moves<'a> {
     cluster: &'a Cluster,
     rate: Rate,
+    stop: &'a CancellationToken,
 }
 
 impl<'a> Moves<'a> {
-    pub(super) fn new(cluster: &'a Cluster, rate: Rate) -> Self {
-        Self { cluster, rate }
+    /// No move begins after `stop` is cancelled.
+    pub(super) fn new(cluster: &'a Cluster, rate: Rate, stop: &'a CancellationToken) -> Self {
+        Self {
+            cluster,
+            rate,
+            stop,
+        }
     }
 
     /// Returns the results of the moves that were begun; after a failed one, no further move is begun.
@@ -56,13 +63,16 @@ impl<'a> Moves<'a> {
         let mut results: Vec<Moved> = Vec::new();
         let mut next = Instant::now();
         for some in moves.chunks(self.rate.count as usize) {
-            let wait = sleep_until(next);
+            let wait = self.stop.run_until_cancelled(sleep_until(next));
             with_progress("waiting for the time of the next move", wait).await;
+            if self.stop.is_cancelled() {
+                break;
+            }
             next = Instant::now() + self.rate.per.0;
             let begun = results.len();
             let one = |(n, one): (usize, &Move)| {
                 note(format_args!(
-                    "{} of {}: moving {} {} from {} to {}",
+                    "{} of {}: moving {} {} from {}; {} is planned",
                     begun + n + 1,
                     moves.len(),
                     one.app,

@@ -57,6 +57,20 @@ enum TaskCommand {
 }
 
 impl TaskArgs {
+    /// Notes that Ctrl-C ends a wait, and no task.
+    pub(crate) fn note_interrupted(&self) {
+        let waits = match &self.command {
+            TaskCommand::Run(args) => args.waits(),
+            TaskCommand::Wait(_) => true,
+            _ => false,
+        };
+        if waits {
+            note(
+                "what is stored goes on: `vendue task list` shows it, `vendue task cancel` ends it",
+            );
+        }
+    }
+
     /// Runs the subcommand.
     pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match &self.command {

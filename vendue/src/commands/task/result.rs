@@ -1,6 +1,7 @@
 //! `task show` and `task result`.
 
-use shared::wire::{AppAction, TaskShown, TaskState, TaskStatus};
+use placement::Kind;
+use shared::wire::{AppAction, TaskShown, TaskStatus};
 
 use super::{Answers, Which, about_each, check_id, known, list};
 use crate::{
@@ -120,9 +121,9 @@ fn print_one(task: &TaskStatus) -> anyhow::Result<()> {
         ("app", task.app.clone()),
         ("kind", task.kind.to_string()),
         ("state", task.state.to_string()),
-        ("attempts", task.attempts.to_string()),
     ];
-    if task.state != TaskState::Waiting {
+    rows.extend(list::attempts(task).map(|count| ("attempts", count.to_string())));
+    if task.kind == Kind::Task && task.state.is_over() {
         rows.push(("exit", list::exit(task)));
     }
     rows.extend(task.cell.clone().map(|cell| ("cell", cell)));
@@ -133,7 +134,7 @@ fn print_one(task: &TaskStatus) -> anyhow::Result<()> {
     rows.extend(task.started_ms.map(|ms| ("started", time(ms))));
     rows.extend(task.ended_ms.map(|ms| ("ended", time(ms))));
     rows.extend(list::took(task).map(|ms| ("took", age(ms))));
-    rows.extend(task.why.as_deref().map(|why| ("why", printable(why))));
+    rows.extend(list::why(task).map(|why| ("why", printable(why))));
     let mut table = Table::new(&["FIELD", "VALUE"]).text("VALUE");
     for (field, value) in rows {
         table.add_row([field.to_owned(), value]);
