@@ -7,6 +7,7 @@ use shared::{
     nats::PermissionViolation,
     telemetry::{self, LogFormat},
 };
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     bench, commands,
@@ -209,9 +210,13 @@ impl Command {
             if self.is_role() {
                 std::future::pending::<()>().await;
             }
-            let _ = tokio::signal::ctrl_c().await;
+            // one stream for both, so that a second Ctrl-C is not missed
+            let Ok(mut pressed) = signal(SignalKind::interrupt()) else {
+                return std::future::pending().await;
+            };
+            pressed.recv().await;
             if self.ends_itself() {
-                let _ = tokio::signal::ctrl_c().await;
+                pressed.recv().await;
             }
         };
         let violations = &global.violations;
