@@ -26,6 +26,7 @@ pub(super) struct Moved {
     app: String,
     index: u32,
     from: String,
+    /// `moving`: no manager said how it ended.
     state: MoveState,
     /// Where it runs now, if it was moved.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +99,8 @@ impl<'a> Moves<'a> {
         let answer = self.until_ended(&one).await;
         let (state, cell, reason) = match answer {
             Ok(answer) => (answer.state, answer.cell, answer.reason),
+            // the manager that acts next leaves one of the two instances
+            Err(error) if is_silence(&error) => (MoveState::Moving, None, Some(error.to_string())),
             Err(error) => (MoveState::Failed, None, Some(error.to_string())),
         };
         Moved {
@@ -156,11 +159,12 @@ fn tell(moved: &Moved) {
     let Moved {
         app, index, from, ..
     } = moved;
-    match (&moved.cell, &moved.reason) {
+    let reason = moved.reason.as_deref().unwrap_or("the move failed");
+    match (&moved.cell, moved.state) {
         (Some(cell), _) => note(format_args!("{app} {index} runs on {cell}")),
-        (None, reason) => note(format_args!(
-            "{app} {index} stays on {from}: {}",
-            reason.as_deref().unwrap_or("the move failed")
+        (None, MoveState::Moving) => note(format_args!(
+            "{app} {index}: not known whether it was moved; the manager that acts next leaves one instance of it: {reason}"
         )),
+        (None, _) => note(format_args!("{app} {index} stays on {from}: {reason}")),
     }
 }

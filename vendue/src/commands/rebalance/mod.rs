@@ -148,11 +148,13 @@ pub(crate) async fn rebalance(global: &Global, args: &RebalanceArgs) -> anyhow::
         let moves = Moves::new(&cluster, args.rate, &args.moves.pressed);
         results = Some(moves.carry_out(&planned.moves).await);
         // moves are advertised at once: the figures are those of the cluster, not of the plan
-        let now = gather::gather(&cluster, &args.app).await?;
-        measured = Some(plan(&now, args, &policy).await.before);
+        match gather::gather(&cluster, &args.app).await {
+            Ok(now) => measured = Some(plan(&now, args, &policy).await.before),
+            Err(error) => note(format_args!("the figures now are not known: {error}")),
+        }
     }
     if people {
-        if let (Some(results), Some(measured)) = (&results, measured) {
+        if let Some(results) = &results {
             print_results(results, planned.moves.len(), planned.before, measured)?;
         } else if !args.apply && !planned.moves.is_empty() {
             note("nothing was moved: --apply moves");
@@ -281,7 +283,7 @@ fn print_results(
     results: &[Moved],
     planned: usize,
     before: Evenness,
-    measured: Evenness,
+    measured: Option<Evenness>,
 ) -> anyhow::Result<()> {
     let done = results.iter().filter(|moved| moved.is_done()).count();
     output::say(format_args!(
@@ -289,10 +291,9 @@ fn print_results(
         done,
         counted(planned, "move")
     ))?;
-    let moves = counted(done, "move");
-    print_evenness(before, Some((moves.as_str(), measured)))?;
-    if done < results.len() {
-        note("a failed move leaves the old instance where it is");
+    if let Some(measured) = measured {
+        let moves = counted(done, "move");
+        print_evenness(before, Some((moves.as_str(), measured)))?;
     }
     if done < planned {
         note("`vendue rebalance --plan` shows what is left, and --apply goes on");

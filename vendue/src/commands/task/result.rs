@@ -90,8 +90,9 @@ fn print_results(shown: &Answers<TaskShown>) -> anyhow::Result<()> {
             print_one(&one.task)?;
             match &one.output {
                 Some(output) => print_output(output)?,
-                None if one.task.state.is_over() => {
-                    note("its output is missing: no manager was there when it ended");
+                // of what did not run or was lost nobody has any
+                None if one.task.exit_code.is_some() || one.task.signal.is_some() => {
+                    note("its output is missing: no manager received it");
                 }
                 None => {}
             }
