@@ -163,6 +163,17 @@ async fn the_first_move_that_fails_ends_it() {
         .expect(1, &["--app: \"wbe\" is not known", "vendue app list"]);
 }
 
+/// A connection of the test's own.
+async fn client(up: &Up) -> async_nats::Client {
+    let (token, server) = up
+        .url
+        .trim_start_matches("nats://")
+        .split_once('@')
+        .unwrap();
+    let options = async_nats::ConnectOptions::with_token(token.to_owned());
+    options.connect(server).await.unwrap()
+}
+
 /// `vendue rebalance --apply`, and what it says on standard error.
 struct Applied {
     child: Child,
@@ -247,7 +258,7 @@ async fn after_ctrl_c_a_move_that_has_begun_is_waited_for_and_told() {
     assert_eq!(told["results"][0]["state"], "moved", "{told}");
     one_has_moved(&up).await;
     // a second one does not wait, and the manager completes the move
-    let client = async_nats::connect(&up.url).await.unwrap();
+    let client = client(&up).await;
     let mut asked = client.subscribe("vendue.app.move.web").await.unwrap();
     client.flush().await.unwrap();
     let mut moves = Applied::start(&up, &["--rate", "1/1s"]);
@@ -285,7 +296,7 @@ async fn an_instance_that_is_moved_never_gets_its_own_cell_again() {
     let from = before[0]["cell"].as_str().unwrap().to_owned();
     let all_there = before.iter().all(|one| one["cell"] == from.as_str());
     assert!(all_there, "{before:?}");
-    let client = async_nats::connect(&up.url).await.unwrap();
+    let client = client(&up).await;
     let body = json!({"v": 1, "id": "move-1", "index": 2, "from": from}).to_string();
     let moved = testkit::eventually_within(PATIENCE, "the end of the move", async || {
         let asked = client.request("vendue.app.move.web", body.clone().into());
