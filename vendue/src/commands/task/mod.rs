@@ -57,14 +57,9 @@ enum TaskCommand {
 }
 
 impl TaskArgs {
-    /// Notes that Ctrl-C ends a wait, and no task.
+    /// Notes that Ctrl-C ends no task.
     pub(crate) fn note_interrupted(&self) {
-        let waits = match &self.command {
-            TaskCommand::Run(args) => args.waits(),
-            TaskCommand::Wait(_) => true,
-            _ => false,
-        };
-        if waits {
+        if matches!(self.command, TaskCommand::Run(_) | TaskCommand::Wait(_)) {
             note(
                 "what is stored goes on: `vendue task list` shows it, `vendue task cancel` ends it",
             );

@@ -33,12 +33,6 @@ pub(crate) struct RunArgs {
     timeout: Option<Duration>,
 }
 
-impl RunArgs {
-    pub(super) fn waits(&self) -> bool {
-        self.wait
-    }
-}
-
 /// Stores the tasks, and waits for them if requested.
 pub(super) async fn run(global: &Global, args: &RunArgs) -> anyhow::Result<Exit> {
     let mut tasks = Vec::new();
