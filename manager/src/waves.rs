@@ -173,11 +173,7 @@ fn request(app: &App, bucket: BucketId, wave: &OpenWave) -> Option<Arc<Request>>
     request.id = wave_id(app, bucket, wave).to_string();
     request.instances = wave.instances;
     request.indices = Some(wave.indices.clone());
-    request.exclude_cells = wave
-        .exclude_cell
-        .iter()
-        .map(|cell| cell.to_string())
-        .collect();
+    request.exclude_cells = wave.exclude_cell.iter().map(ToString::to_string).collect();
     Some(Arc::new(request))
 }
 
