@@ -12,6 +12,7 @@ use placement::{
 };
 use shared::{
     VERSION,
+    clock::millis,
     wire::{CellStart, Event, Outcome, Work, format_indices, kind, to_bytes},
 };
 
@@ -266,7 +267,7 @@ fn carry_out(parts: &mut Parts, batch: &Batch, decisions: Vec<Decision>, cells: 
 }
 
 /// Handles a job that fits nowhere: queues it if its request allows that, and reports this once. Deferred work always
-/// waits, until its queue timeout or, without one, its deadline.
+/// waits: until its queue timeout or its deadline, or without a queue timeout for as long as the policy says.
 fn no_room(
     parts: &mut Parts,
     slot: Slot,
@@ -277,10 +278,17 @@ fn no_room(
     let mut line = parts.requests.line(slot)?;
     line.why = Some(Arc::clone(&why));
     let ticket = parts.requests.get(slot.ticket)?;
-    let waits_until_ms = if deferred {
-        ticket.queue_end_ms.max(ticket.deadline_ms)
-    } else {
-        ticket.queue_end_ms
+    let queues = ticket.request.queue_timeout.is_some();
+    if deferred && !queues {
+        let most_ms = millis(parts.settings.policy.max_deferral().0);
+        parts.requests.wait_for(slot.ticket, most_ms);
+    }
+    let ticket = parts.requests.get(slot.ticket)?;
+    let waits_until_ms = match (deferred, queues) {
+        (true, _) => ticket.queue_end_ms.max(ticket.deadline_ms),
+        (false, true) => ticket.queue_end_ms,
+        // it has at most a time for what was deferred
+        (false, false) => 0,
     };
     // an auctioneer that is shutting down holds no further auction in which the job might fit
     if waits_until_ms <= parts.turn.now_ms || parts.requests.is_closing() {

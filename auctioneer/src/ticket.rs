@@ -48,7 +48,7 @@ pub(crate) struct Ticket {
     pub(crate) places: Vec<Place>,
     pub(crate) asked_ms: u64,
     pub(crate) deadline_ms: u64,
-    /// The end of its queue timeout.
+    /// The end of its queue timeout; without one the end of the time for which it may be deferred, once it is.
     pub(crate) queue_end_ms: u64,
     pub(crate) replied: bool,
     /// Whether its sender chose the id, and may have sent the request elsewhere, too.

@@ -174,6 +174,8 @@ fn request(app: &App, bucket: BucketId, wave: &OpenWave) -> Option<Arc<Request>>
     request.instances = wave.instances;
     request.indices = Some(wave.indices.clone());
     request.exclude_cells = wave.exclude_cell.iter().map(ToString::to_string).collect();
+    // the manager waits itself: it must know after the deadline what was started
+    request.queue_timeout = Some(placement::Span::default());
     Some(Arc::new(request))
 }
 

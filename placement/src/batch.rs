@@ -220,7 +220,7 @@ fn shape_hash(request: &Request) -> u64 {
     hasher.finish()
 }
 
-/// Returns whether no filter can distinguish the two requests, on any cell.
+/// Returns whether no filter can distinguish the two requests, on any cell, and they prefer the same cells.
 fn same_shape(a: &Request, b: &Request) -> bool {
     same_demands(a, b)
         && a.amounts() == b.amounts()
@@ -230,6 +230,7 @@ fn same_shape(a: &Request, b: &Request) -> bool {
         && a.far == b.far
         && a.strict == b.strict
         && a.exclude_cells == b.exclude_cells
+        && a.prefer == b.prefer
 }
 
 /// Returns whether no filter can distinguish the two requests, except filters that depend on debits.

@@ -65,7 +65,7 @@ impl<'a> PlainEngine<'a> {
                     trace.resources(&self.view, job, &stages, at, &cells);
                     cells = self.filter(filter, job, cells, &mut trace);
                 }
-                Step::Narrow(narrow) => cells = self.narrow(*narrow, job, cells, &mut trace),
+                Step::Narrow(narrow) => cells = self.narrow(narrow, job, cells, &mut trace),
                 Step::Score(score) => {
                     let so_far = ratings.unwrap_or_else(|| Ratings::new(self.combine(), &cells));
                     ratings = Some(self.score(score, objective, job, so_far.only(&cells)));
@@ -96,7 +96,7 @@ impl<'a> PlainEngine<'a> {
         kept
     }
 
-    fn narrow(&self, narrow: Narrow, job: &Job, cells: Vec<u32>, trace: &mut Trace) -> Vec<u32> {
+    fn narrow(&self, narrow: &Narrow, job: &Job, cells: Vec<u32>, trace: &mut Trace) -> Vec<u32> {
         let before = cells.clone();
         let mut notes = Vec::new();
         let kept = narrow::narrow(narrow, &self.view, job, cells, &mut notes);

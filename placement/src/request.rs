@@ -9,6 +9,7 @@ use crate::{
     health::HealthCheck,
     invalid::{Invalid, check_count, check_name},
     near::Item,
+    preference::Preferences,
     resources::{Amounts, MAX_AMOUNT, Resource},
     run::{Form, Run},
     times::{Span, Stamp},
@@ -97,6 +98,13 @@ pub struct Request {
     /// The trace that the request belongs to (W3C `traceparent`); passed on to its instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// Tags and traits that its cells should have, if there is room on such cells.
+    #[serde(
+        default,
+        deserialize_with = "crate::object::one",
+        skip_serializing_if = "is_empty"
+    )]
+    pub prefer: Preferences,
     /// Each entry is a requirement: at least one of its networks must be up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Vec<String>>,
@@ -192,6 +200,7 @@ impl Request {
             owner: None,
             version: None,
             traceparent: None,
+            prefer: Preferences::default(),
             networks: Vec::new(),
             traits: BTreeMap::new(),
             min_platform: BTreeMap::new(),
@@ -298,6 +307,7 @@ impl Request {
         ] {
             check_count(field, list, 64)?;
         }
+        self.prefer.check()?;
         for (field, items) in [("near", &self.near), ("far", &self.far)] {
             for item in items {
                 Item::check(field, item)?;
@@ -444,6 +454,10 @@ fn check_amount(field: &str, amount: i64) -> Result<(), Invalid> {
         amount,
         format!("a number from 0 to {MAX_AMOUNT}"),
     ))
+}
+
+fn is_empty(prefer: &Preferences) -> bool {
+    *prefer == Preferences::default()
 }
 
 fn one() -> u32 {

@@ -14,6 +14,21 @@ pub enum Trait {
     Words(Vec<String>),
 }
 
+impl Trait {
+    /// Returns whether a cell that has this value meets the wanted one: of lists, one word in common is enough.
+    pub(crate) fn matches(&self, wanted: &Self) -> bool {
+        match (wanted, self) {
+            (Self::Flag(a), Self::Flag(b)) => a == b,
+            (Self::Word(a), Self::Word(b)) => a == b,
+            (Self::Word(word), Self::Words(words)) | (Self::Words(words), Self::Word(word)) => {
+                words.contains(word)
+            }
+            (Self::Words(a), Self::Words(b)) => a.iter().any(|word| b.contains(word)),
+            _ => false,
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Trait {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(AnyTrait)

@@ -116,6 +116,16 @@ impl Requests {
         first
     }
 
+    /// Lets a request without a queue timeout wait for at most this long from when it arrived.
+    pub(crate) fn wait_for(&mut self, key: TicketId, most_ms: u64) {
+        let most_ms = most_ms.min(self.max_queue_ms);
+        if let Some(ticket) = self.tickets.get_mut(&key) {
+            self.queue_ends.remove(&(ticket.queue_end_ms, key));
+            ticket.queue_end_ms = ticket.asked_ms + most_ms;
+            self.queue_ends.insert((ticket.queue_end_ms, key));
+        }
+    }
+
     /// Puts queued work into the next auction if the pool has changed.
     pub(crate) fn requeue(&mut self, now_ms: u64, pool_version: PoolVersion) {
         if self

@@ -205,11 +205,58 @@ fn what_wins_a_cell_that_starts_enough_waits_and_goes_nowhere_else() {
 }
 
 #[test]
-fn what_is_deferred_is_given_up_at_its_deadline() {
+fn what_is_deferred_waits_beyond_its_deadline_for_as_long_as_the_policy_says() {
+    let minute = TWO_AT_A_TIME.replace("bids = false", "bids = false\nmax_deferral = \"1m\"");
+    let mut world = World::new(&minute);
+    world.add("c1");
+    let mut four = request("r1", "web", 10, 4);
+    four.deadline = Some(placement::Span(Duration::from_secs(5)));
+    let reply = world.ask(vec![four]);
+    world.deliver_all();
+    world.silence(5_000);
+    assert_eq!(world.machine.waiting(), 2);
+    let answer = world.reply(reply).unwrap().to_string();
+    assert!(answer.contains("\"queued\""), "{answer}");
+    world.cell("c1").cell.counts.starting = 1;
+    world.cell("c1").seq += 1;
+    world.advertise("c1");
+    world.deliver_all();
+    assert_eq!(world.machine.waiting(), 1);
+    world.silence(54_999);
+    assert_eq!(world.machine.waiting(), 1);
+    world.silence(1);
+    assert_eq!(world.machine.waiting(), 0);
+    assert_eq!(world.events(kind::UNPLACED).len(), 1);
+}
+
+#[test]
+fn what_fits_nowhere_does_not_wait_because_the_rest_of_its_request_is_deferred() {
+    let mut world = World::new(TWO_AT_A_TIME);
+    world.add("c1");
+    let reply = world.ask_one("r1", "web", 10, 3);
+    world.deliver_all();
+    assert_eq!((world.machine.waiting(), world.reply(reply)), (1, None));
+    // the cell has too little for it now
+    world.cell("c1").cell.counts.starting = 0;
+    world.cell("c1").cell.available.memory_mb = 5;
+    world.cell("c1").seq += 1;
+    world.advertise("c1");
+    world.deliver_all();
+    assert_eq!(world.machine.waiting(), 0);
+    let answer = world.reply(reply).unwrap().to_string();
+    assert!(
+        answer.contains("insufficient resources: memory"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn with_a_queue_timeout_of_nothing_what_is_deferred_is_given_up_at_its_deadline() {
     let mut world = World::new(TWO_AT_A_TIME);
     world.add("c1");
     let mut three = request("r1", "web", 10, 3);
     three.deadline = Some(placement::Span(Duration::from_secs(5)));
+    three.queue_timeout = Some(placement::Span::default());
     let reply = world.ask(vec![three]);
     world.deliver_all();
     world.silence(4_999);

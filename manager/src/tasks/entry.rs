@@ -195,8 +195,8 @@ impl Entry {
     pub(super) fn start(&self) -> Option<Arc<Request>> {
         let mut request = Request::clone(&self.record.request);
         request.id = self.attempt_id()?.to_string();
-        // this manager is the queue
-        (request.queue_timeout, request.deadline) = (None, None);
+        // this manager is the queue: no auctioneer lets it wait for longer than its deadline
+        (request.queue_timeout, request.deadline) = (Some(placement::Span::default()), None);
         if !self.is_task() {
             request.indices = Some(self.record.left.clone());
         }
@@ -282,6 +282,7 @@ pub(super) fn shape(request: &Request) -> Arc<str> {
         source_blob: _,
         owner: _,
         version: _,
+        prefer: _,
         traceparent: _,
         tags: _,
         deadline: _,

@@ -260,6 +260,9 @@ attributes! {
     #[doc = "The last boot: RFC 3339, or a day."]
     #[serde(default, skip_serializing_if = "is_default")]
     last_boot: Option<Timestamp> = None, Date;
+    #[doc = "The machine, where several cells share one."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    host: Option<String> = None, String;
     #[doc = "The rack."]
     #[serde(default, skip_serializing_if = "is_default")]
     rack: Option<String> = None, String;
@@ -331,7 +334,7 @@ mod tests {
             "cached_blobs": ["b"], "status": "offline", "reserved": true, "control_plane": true,
             "networks": {"external": "up"}, "traits": {"ssd": true},
             "platform": {"version": "7.0", "stamp": "20260301T000000Z"},
-            "next_reboot": "2026-06-20", "last_boot": "2026-01-15", "rack": "r1",
+            "next_reboot": "2026-06-20", "last_boot": "2026-01-15", "host": "h1", "rack": "r1",
             "hardware_priority": -1, "reboot_batch": "b7", "overcommit": {"memory": 1.5},
         });
         let names = all.as_object().unwrap();

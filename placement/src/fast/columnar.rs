@@ -225,7 +225,7 @@ impl<'a> Columnar<'a> {
                 Step::Filter(filter) if at < form.leading.len() && !is_dynamic(filter) => {}
                 Step::Filter(filter) if scored => self.filter_scored(filter, request),
                 Step::Filter(filter) => self.filter(filter, request),
-                Step::Narrow(narrow) => self.narrow(*narrow, job, group),
+                Step::Narrow(narrow) => self.narrow(narrow, job, group),
                 Step::Score(step) => {
                     scored = true;
                     self.score(step, objective, job, group, Apps::Counted);

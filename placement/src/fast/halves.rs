@@ -208,7 +208,7 @@ impl<'a> HalvesPlan<'a> {
             }
         }
         // cells that hold none of the app come first, and usually there are some
-        let holders_go = index.recipe.has(Narrow::AppFewest, request.kind);
+        let holders_go = index.recipe.has(&Narrow::AppFewest, request.kind);
         if holders_go {
             for at in 0..session.app(group).holders.len() {
                 let (slot, _) = session.app(group).holders[at];
@@ -415,7 +415,7 @@ impl Engine for HalvesPlan<'_> {
         let about = (members, request, Now::of(self.session.context));
         let need = || recipe.need(request);
         let need = self.shapes.learn(group, need, about, |_| ());
-        let by_instances = recipe.has(Narrow::ZoneFewest, request.kind);
+        let by_instances = recipe.has(&Narrow::ZoneFewest, request.kind);
         let instances = &self.session.app(group).zones;
         self.zones.rank(instances, by_instances);
         let mut next = 0;
@@ -425,7 +425,11 @@ impl Engine for HalvesPlan<'_> {
             if n == 0 {
                 continue;
             }
-            if self.index.recipe.has(Narrow::UpperHalfMemory, request.kind) {
+            if self
+                .index
+                .recipe
+                .has(&Narrow::UpperHalfMemory, request.kind)
+            {
                 let middle = self.kth_memory(n / 2);
                 self.last_middle = middle;
                 n = self.cut(middle);

@@ -241,7 +241,7 @@ impl Engine for OrderedPlan<'_> {
         let about = (&index.members, request, Now::of(self.session.context));
         let job_cost = |class: &Class| index.orders[order].part(class, request);
         let need = self.job_costs.learn(group, need, about, job_cost);
-        let by_instances = index.recipe.has(Narrow::ZoneFewest, request.kind);
+        let by_instances = index.recipe.has(&Narrow::ZoneFewest, request.kind);
         let instances = &self.session.app(group).zones;
         self.zones.rank(instances, by_instances);
         let mut next = 0;

@@ -61,7 +61,7 @@ impl Recipe {
                     if !recipe.terms.is_empty() {
                         return None;
                     }
-                    recipe.narrows.push((*narrow, stage.kind));
+                    recipe.narrows.push((narrow.clone(), stage.kind));
                 }
                 Step::Score(score) => {
                     let part = match score.term {
@@ -122,9 +122,9 @@ impl Recipe {
                 .all(|(narrow, kind)| kind.is_none() && rest.any(|link| link == narrow))
     }
 
-    pub(crate) fn has(&self, narrow: Narrow, kind: Kind) -> bool {
+    pub(crate) fn has(&self, narrow: &Narrow, kind: Kind) -> bool {
         let mut narrows = self.narrows.iter();
-        narrows.any(|(n, k)| *n == narrow && k.is_none_or(|k| k == kind))
+        narrows.any(|(n, k)| n == narrow && k.is_none_or(|k| k == kind))
     }
 
     /// Returns what a request needs from a row.

@@ -133,6 +133,16 @@ fn simple(around: &mut Around<'_, '_>, score: &Score, ascending: bool, out: &mut
             let count = |p: &u32| f64::from(count_at(holders, *p));
             out.extend(around.alive.iter().map(count));
         }
+        Term::GroupInstances(grouping) => {
+            let holders = &view.session.app(around.group).holders;
+            let counts = view.group_counts(grouping, holders);
+            let count = |p: &u32| counts.of(view.cell(*p), count_at(holders, *p)) as f64;
+            out.extend(around.alive.iter().map(count));
+        }
+        Term::Preferred => {
+            let met = |p: &u32| job.request.prefer.met_by(view.cell(*p));
+            out.extend(around.alive.iter().map(met));
+        }
         Term::Owner => {
             let owner = job.request.owner.as_deref();
             let holders = owner.map_or(&[][..], |owner| view.owner(owner));

@@ -9,6 +9,7 @@ use crate::{
     context::Now,
     devices::DeviceShares,
     fast_map::FastMap,
+    grouping::{GroupCounts, Grouping},
     near::Item,
     objective::Objective,
     policy::Policy,
@@ -184,6 +185,19 @@ impl<'a> View<'a> {
     /// Returns the cell as it was before the batch.
     pub(super) fn cell(&self, slot: u32) -> &'a Cell {
         &self.session.parts.cells[slot as usize]
+    }
+
+    /// Counts the instances of an app in each group; `holders` has the cells that run it.
+    pub(super) fn group_counts<'g>(
+        &'g self,
+        grouping: &'g Grouping,
+        holders: &[(u32, u32)],
+    ) -> GroupCounts<'g> {
+        let counted = holders
+            .iter()
+            .filter(|(slot, _)| self.columns.counted[*slot as usize]);
+        let cells = counted.map(|(slot, count)| (self.cell(*slot), *count));
+        GroupCounts::new(grouping, cells)
     }
 
     pub(super) fn now(&self) -> Now<'a> {

@@ -6,6 +6,7 @@ use crate::{
     context::{Now, PlanContext},
     invalid::Invalid,
     objective::Objective,
+    preference::Preferences,
     request::{Kind, Request},
     resources::Resource,
     stages::filter,
@@ -67,6 +68,8 @@ impl Policy {
             by(Filter::Extra)
         });
         ignored("traits", !request.traits.is_empty(), &|| by(Filter::Traits));
+        let asks = request.prefer != Preferences::default();
+        ignored("prefer", asks, &|| self.scores_by(kind, &Term::Preferred));
         ignored("networks", !request.networks.is_empty(), &|| {
             by(Filter::Networks)
         });
@@ -145,6 +148,11 @@ impl Policy {
     fn narrows_by_locality(&self, kind: Kind) -> bool {
         let locality = Step::Narrow(Narrow::Locality);
         self.stages_for(kind).any(|stage| stage.step == locality)
+    }
+
+    fn scores_by(&self, kind: Kind, term: &Term) -> bool {
+        let same = |step: &Step| matches!(step, Step::Score(score) if score.term == *term);
+        self.stages_for(kind).any(|stage| same(&stage.step))
     }
 
     fn scores_by_objective(&self, kind: Kind) -> bool {

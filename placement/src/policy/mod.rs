@@ -13,8 +13,9 @@ use std::sync::Arc;
 pub use parse::PolicyError;
 
 use crate::{
-    decision::Rating, expected::ExpectedWork, fragmentation::Fragments, objective::Objective,
-    request::Kind, resource_name::ResourceName, resources::Resource,
+    decision::Rating, expected::ExpectedWork, fragmentation::Fragments, grouping::Grouping,
+    objective::Objective, request::Kind, resource_name::ResourceName, resources::Resource,
+    times::Span,
 };
 
 /// An ordered list of named stages, and the order of a batch.
@@ -26,6 +27,8 @@ pub struct Policy {
     pub(crate) max_in_flight: u32,
     /// The limit of starting instances per cell: work that such a cell wins waits; 0 = no limit.
     pub(crate) max_starting_per_cell: u32,
+    /// How long such work may wait if its request has no queue timeout.
+    pub(crate) max_deferral: Span,
     pub(crate) combine: Combine,
     pub(crate) stages: Vec<Stage>,
     pub(crate) pick: Pick,
@@ -104,10 +107,12 @@ pub(crate) enum Filter {
 }
 
 /// Keeps a subset of the remaining cells, which is never empty if there are any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Narrow {
     ZoneFewest,
     AppFewest,
+    /// The groups with the fewest instances of the app.
+    Fewest(Grouping),
     UpperHalfMemory,
     Locality,
 }
@@ -139,7 +144,11 @@ pub(crate) enum Term {
     },
     Starting,
     AppInstances,
+    /// Instances of the app in the cell's group.
+    GroupInstances(Grouping),
     Tasks,
+    /// The share of the request's preferences that the cell meets.
+    Preferred,
     Index {
         raw: bool,
     },
@@ -187,6 +196,11 @@ impl Policy {
     /// Returns whether the auctioneer asks all cells for a bid before a batch (otherwise the pool alone decides).
     pub fn wants_bids(&self) -> bool {
         self.bids
+    }
+
+    /// Returns how long deferred work may wait if its request has no queue timeout.
+    pub fn max_deferral(&self) -> Span {
+        self.max_deferral
     }
 
     /// Returns a stable hash of everything in the policy: auctioneers with different hashes log a warning.
@@ -362,17 +376,20 @@ impl Filter {
 }
 
 impl Narrow {
-    pub(crate) const ALL: [Self; 4] = [
+    /// All, with default parameters.
+    pub(crate) const ALL: [Self; 5] = [
         Self::ZoneFewest,
         Self::AppFewest,
+        Self::Fewest(Grouping::Rack),
         Self::UpperHalfMemory,
         Self::Locality,
     ];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::ZoneFewest => "zone-fewest",
             Self::AppFewest => "app-fewest",
+            Self::Fewest(_) => "fewest",
             Self::UpperHalfMemory => "upper-half-memory",
             Self::Locality => "locality",
         }
@@ -381,11 +398,12 @@ impl Narrow {
 
 impl Term {
     /// Every term that needs no text of its own, with default parameters; only the objective needs one.
-    pub(crate) const PLAIN: [Self; 12] = [
+    pub(crate) const PLAIN: [Self; 13] = [
         Self::Resources,
         Self::Starting,
         Self::AppInstances,
         Self::Tasks,
+        Self::Preferred,
         Self::Index { raw: false },
         Self::Memory,
         Self::Disk,
@@ -403,8 +421,9 @@ impl Term {
             Self::Resources | Self::Used { .. } => "resources",
             Self::Fragmentation { .. } => Self::FRAGMENTATION,
             Self::Starting => "starting",
-            Self::AppInstances => "app-instances",
+            Self::AppInstances | Self::GroupInstances(_) => "app-instances",
             Self::Tasks => "tasks",
+            Self::Preferred => "preferred",
             Self::Index { .. } => "index",
             Self::Memory => "memory",
             Self::Disk => "disk",

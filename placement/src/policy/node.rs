@@ -1,8 +1,10 @@
 //! Values with their positions, and tables whose keys are taken one by one.
 
+use std::time::Duration;
+
 use toml::de::{DeTable, DeValue};
 
-use crate::{objective::ObjectiveError, words::nearest};
+use crate::{objective::ObjectiveError, times::Span, words::nearest};
 
 /// A value with its position, from TOML or JSON.
 #[derive(Clone, Debug)]
@@ -224,6 +226,22 @@ impl Fields {
             return Err(Fault::new(at, message));
         }
         Ok(Some(n as u32))
+    }
+
+    /// Takes a duration of at most an hour, such as "10m".
+    pub(super) fn span(&mut self, key: &'static str) -> Result<Option<Span>, Fault> {
+        let expected = "a duration of at most \"1h\", such as \"10m\"";
+        let Some(node) = self.take(key) else {
+            return Ok(None);
+        };
+        let time = match &node.value {
+            Value::Text(text) => humantime::parse_duration(text).ok(),
+            _ => None,
+        };
+        match time {
+            Some(time) if time <= Duration::from_secs(3_600) => Ok(Some(Span(time))),
+            _ => Err(wrong(key, &node, expected)),
+        }
     }
 
     /// Takes one of several words.

@@ -1,6 +1,6 @@
 //! Parses policies: TOML with positions, or the JSON of a scenario.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use toml::de::DeTable;
 
@@ -11,8 +11,8 @@ use super::{
     presets,
 };
 use crate::{
-    fragmentation::Fragments, objective::ObjectiveError, request::Kind,
-    resource_name::ResourceName, resources::Resource,
+    fragmentation::Fragments, grouping::Grouping, objective::ObjectiveError, request::Kind,
+    resource_name::ResourceName, resources::Resource, times::Span,
 };
 
 /// An error in a policy, with its position.
@@ -84,6 +84,9 @@ fn read(node: Node) -> Result<Policy, Fault> {
     whole(fields)
 }
 
+/// How long deferred work may wait where the policy does not say: many starts, one after another.
+const MAX_DEFERRAL: Span = Span(Duration::from_secs(600));
+
 fn whole(mut fields: Fields) -> Result<Policy, Fault> {
     let at = fields.at;
     let name = fields
@@ -102,6 +105,7 @@ fn whole(mut fields: Fields) -> Result<Policy, Fault> {
         bids: fields.flag("bids")?.unwrap_or(true),
         max_in_flight: fields.count("max_in_flight")?.unwrap_or(0),
         max_starting_per_cell: fields.count("max_starting_per_cell")?.unwrap_or(0),
+        max_deferral: fields.span("max_deferral")?.unwrap_or(MAX_DEFERRAL),
         combine: fields.word("combine", &combines)?.unwrap_or(Combine::Sum),
         stages: Vec::new(),
         pick: Pick::Sample,
@@ -183,7 +187,7 @@ fn stage(node: Node) -> Result<Part, Fault> {
     );
     let step = match found {
         (Some(name), None, None, None) => Step::Filter(filter(&mut fields, name)?),
-        (None, Some(name), None, None) => Step::Narrow(narrow(&name)?),
+        (None, Some(name), None, None) => Step::Narrow(narrow(&mut fields, &name)?),
         (None, None, Some(name), None) => Step::Score(score(&mut fields, name)?),
         (None, None, None, Some(name)) => {
             let pick = pick(&mut fields, name)?;
@@ -242,8 +246,30 @@ fn reboot_within(fields: &mut Fields) -> Result<Filter, Fault> {
     Ok(Filter::RebootWithin { days, batch })
 }
 
-fn narrow((name, at): &(String, usize)) -> Result<Narrow, Fault> {
-    named(&Narrow::ALL, |n| n.name(), "narrow", (name, *at))
+fn narrow(fields: &mut Fields, (name, at): &(String, usize)) -> Result<Narrow, Fault> {
+    let narrow = named(&Narrow::ALL, Narrow::name, "narrow", (name, *at))?;
+    let Narrow::Fewest(_) = narrow else {
+        return Ok(narrow);
+    };
+    let missing = || {
+        Fault::new(
+            *at,
+            format!("by is missing; expected {}", Grouping::EXPECTED),
+        )
+    };
+    grouping(fields)?.map(Narrow::Fewest).ok_or_else(missing)
+}
+
+/// Returns by what cells are grouped; none if the stage does not say it.
+fn grouping(fields: &mut Fields) -> Result<Option<Grouping>, Fault> {
+    let Some((name, at)) = fields.text("by")? else {
+        return Ok(None);
+    };
+    let grouping = Grouping::parse(&name).ok_or_else(|| {
+        let message = format!("by is {name:?}; expected {}", Grouping::EXPECTED);
+        Fault::new(at, message)
+    })?;
+    Ok(Some(grouping))
 }
 
 pub(super) const MODES: [(&str, Mode); 3] = [
@@ -267,6 +293,10 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
                 squared: fields.flag("squared")?.unwrap_or(false),
             },
             None => Term::Resources,
+        },
+        Some(Term::AppInstances) => match grouping(fields)? {
+            Some(grouping) => Term::GroupInstances(grouping),
+            None => Term::AppInstances,
         },
         Some(term) => term,
         None if name == Term::FRAGMENTATION => Term::Fragmentation {

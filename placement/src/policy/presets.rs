@@ -130,6 +130,8 @@ fn weight(score: &mut Score, fields: &mut Fields) -> Result<(), Fault> {
         | Term::Used { .. }
         | Term::Fragmentation { .. }
         | Term::AppInstances
+        | Term::GroupInstances(_)
+        | Term::Preferred
         | Term::Tasks => return Ok(()),
     };
     if let Some((weight, _)) = fields.number(key)? {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Combine, Filter, Mode, Order, Pick, Policy, Score, Step, Term};
+use super::{Combine, Filter, Mode, Narrow, Order, Pick, Policy, Score, Step, Term};
 
 impl Policy {
     /// Returns the policy as a file that parses to the same policy.
@@ -30,13 +30,19 @@ impl Policy {
         if self.max_starting_per_cell > 0 {
             let limit = self.max_starting_per_cell;
             writeln!(out, "max_starting_per_cell = {limit}")?;
+            writeln!(out, "max_deferral = \"{}\"", self.max_deferral)?;
         }
         writeln!(out, "combine = {combine:?}")?;
         for stage in &self.stages {
             writeln!(out, "\n[[stage]]")?;
             match &stage.step {
                 Step::Filter(filter) => write_filter(out, filter)?,
-                Step::Narrow(narrow) => writeln!(out, "narrow = {:?}", narrow.name())?,
+                Step::Narrow(narrow) => {
+                    writeln!(out, "narrow = {:?}", narrow.name())?;
+                    if let Narrow::Fewest(grouping) = narrow {
+                        writeln!(out, "by = {}", quote(&grouping.name()))?;
+                    }
+                }
                 Step::Score(score) => write_score(out, score)?,
             }
             if let Some(kind) = stage.kind {
@@ -107,6 +113,7 @@ fn write_score(out: &mut String, score: &Score) -> std::fmt::Result {
                 None => Ok(()),
             }
         }
+        Term::GroupInstances(grouping) => writeln!(out, "by = {}", quote(&grouping.name())),
         Term::Index { raw } => {
             let mode = if *raw { "raw" } else { "rank" };
             writeln!(out, "index_mode = {mode:?}")

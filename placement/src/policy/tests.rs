@@ -82,6 +82,10 @@ fn a_value_of_another_sort_is_named_with_what_it_is_and_what_was_expected() {
     for (field, expected) in [
         ("bids", "true or false"),
         ("max_in_flight", "a finite number"),
+        (
+            "max_deferral",
+            "a duration of at most \"1h\", such as \"10m\"",
+        ),
         ("stage", "a list of tables, [[stage]]"),
     ] {
         let message = fault(&json!({"name": "x", field: "y"}));

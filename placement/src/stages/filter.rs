@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{locality, score::ties};
 use crate::{
     cell::Cell, context::Now, devices::FreeDevices, policy::Filter, request::Request,
-    resources::Resource, run::Form, times::Stamp, traits::Trait,
+    resources::Resource, run::Form, times::Stamp,
 };
 
 /// Why a filter dropped a cell.
@@ -354,23 +354,9 @@ fn platform_matches(cell: &Cell, request: &Request) -> bool {
 fn traits_match(cell: &Cell, request: &Request) -> bool {
     let wanted = &request.traits;
     wanted.len() == cell.traits.len()
-        && wanted.iter().all(|(name, value)| {
-            cell.traits
-                .get(name)
-                .is_some_and(|has| trait_matches(value, has))
-        })
-}
-
-fn trait_matches(wanted: &Trait, has: &Trait) -> bool {
-    match (wanted, has) {
-        (Trait::Flag(a), Trait::Flag(b)) => a == b,
-        (Trait::Word(a), Trait::Word(b)) => a == b,
-        (Trait::Word(word), Trait::Words(words)) | (Trait::Words(words), Trait::Word(word)) => {
-            words.contains(word)
-        }
-        (Trait::Words(a), Trait::Words(b)) => a.iter().any(|word| b.contains(word)),
-        _ => false,
-    }
+        && wanted
+            .iter()
+            .all(|(name, value)| cell.traits.get(name).is_some_and(|has| has.matches(value)))
 }
 
 /// Returns whether the newest two starts of the last 24 hours both failed.

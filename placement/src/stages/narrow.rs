@@ -3,11 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::locality;
-use crate::{auction_view::AuctionView, policy::Narrow, request::Job};
+use crate::{
+    auction_view::AuctionView,
+    grouping::{GroupCounts, Grouping},
+    policy::Narrow,
+    request::Job,
+};
 
 /// Returns the narrowing's subset; `notes` gets the hints that were ignored.
 pub(crate) fn narrow(
-    narrow: Narrow,
+    narrow: &Narrow,
     view: &AuctionView<'_>,
     job: &Job,
     cells: Vec<u32>,
@@ -20,6 +25,13 @@ pub(crate) fn narrow(
             let fewest = cells.iter().map(count).min().unwrap_or(0);
             keep(cells, |slot| count(&slot) == fewest)
         }
+        Narrow::Fewest(grouping) => {
+            let app = &job.request.app;
+            let counts = group_counts(grouping, view, app);
+            let count = |slot: u32| counts.of(view.cell(slot), view.cell(slot).count_of(app));
+            let fewest = cells.iter().map(|slot| count(*slot)).min().unwrap_or(0);
+            keep(cells, |slot| count(slot) == fewest)
+        }
         Narrow::UpperHalfMemory => {
             let memory = |slot: u32| view.cell(slot).available.memory_mb;
             let mut sorted: Vec<i64> = cells.iter().map(|slot| memory(*slot)).collect();
@@ -29,6 +41,17 @@ pub(crate) fn narrow(
         }
         Narrow::Locality => nearby(view, job, cells, notes),
     }
+}
+
+/// Counts the instances of the app in each group, over all cells that count.
+pub(crate) fn group_counts<'v>(
+    grouping: &'v Grouping,
+    view: &'v AuctionView<'_>,
+    app: &str,
+) -> GroupCounts<'v> {
+    let cells = view.counted().iter().map(|slot| view.cell(*slot));
+    let holders = cells.map(|cell| (cell, cell.count_of(app)));
+    GroupCounts::new(grouping, holders.filter(|(_, count)| *count > 0))
 }
 
 fn keep(mut cells: Vec<u32>, wanted: impl Fn(u32) -> bool) -> Vec<u32> {

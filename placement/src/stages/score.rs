@@ -10,6 +10,7 @@ use crate::{
     request::Job,
     resource_name::mean_used,
     resources::used_after,
+    stages::narrow,
     tie,
 };
 
@@ -46,6 +47,12 @@ pub(crate) fn term(
         }),
         Term::Starting => each(&|_, cell| f64::from(cell.counts.starting)),
         Term::AppInstances => each(&|_, cell| f64::from(cell.count_of(&job.request.app))),
+        Term::GroupInstances(grouping) => {
+            let app = &job.request.app;
+            let counts = narrow::group_counts(grouping, view, app);
+            each(&|_, cell| counts.of(cell, cell.count_of(app)) as f64)
+        }
+        Term::Preferred => each(&|_, cell| job.request.prefer.met_by(cell)),
         Term::Tasks => each(&|_, cell| f64::from(cell.counts.tasks)),
         Term::Index { raw: true } => each(&|_, cell| f64::from(cell.index)),
         Term::Index { raw: false } => each(&|slot, _| f64::from(view.rank(slot))),

@@ -184,6 +184,7 @@ pub fn counts(dice: &mut Dice, cell: &mut Cell) {
     cell.attributes_mut().rack = dice
         .one_in(2)
         .then(|| dice.of(&["r1", "r2", "r3"]).to_owned());
+    cell.attributes_mut().host = dice.one_in(2).then(|| dice.of(&["h1", "h2"]).to_owned());
     cell.attributes_mut().hardware_priority = i64::from(dice.small(4)) - 1;
     cell.attributes_mut().cached_blobs = dice.some(&["blob1", "blob2", "blob1"], 3);
     if dice.one_in(4) {
@@ -326,6 +327,15 @@ pub fn request(dice: &mut Dice, rich: bool) -> Request {
         }
         if dice.one_in(10) {
             request.traits.insert("ssd".into(), trait_value(dice));
+        }
+        if dice.one_in(3) {
+            request.prefer.placement_tags = dice.some(&["iso", "ssd"], 2);
+            if dice.one_in(2) {
+                request
+                    .prefer
+                    .traits
+                    .insert("ssd".into(), trait_value(dice));
+            }
         }
         if dice.one_in(8) {
             request

@@ -35,6 +35,10 @@ pub fn policy(dice: &mut Dice) -> Policy {
             stages.push(format!("narrow = \"{narrow}\""));
         }
     }
+    if !simple && dice.one_in(3) {
+        let by = dice.of(&GROUPINGS);
+        stages.push(format!("narrow = \"fewest\"\nby = \"{by}\""));
+    }
     let pick = dice.of(&[
         "lowest",
         "lowest",
@@ -88,6 +92,16 @@ disk_mb = 300
 devices = { card = { count = 2, models = ["m1"] }, chip = { count = 1, amount = 700 } }
 "#;
 
+/// Attributes by which cells are grouped.
+const GROUPINGS: [&str; 6] = [
+    "zone",
+    "host",
+    "rack",
+    "reboot_batch",
+    "platform",
+    "traits.ssd",
+];
+
 const RESOURCES: [&str; 8] = [
     "memory",
     "disk",
@@ -135,6 +149,14 @@ fn scores(dice: &mut Dice, simple: bool, stages: &mut Vec<String>) {
         if !simple && dice.one_in(5) {
             let weight = dice.of(&["0.0", "0.25", "1.0", "-0.5"]);
             stages.push(format!("{}\nweight = {weight}", resource_score(dice)));
+            continue;
+        }
+        if !simple && dice.one_in(6) {
+            let by = dice.of(&GROUPINGS);
+            let score = dice.of(&["preferred", "app-instances\"\nby = \"BY"]);
+            let weight = dice.of(&["0.25", "1.0", "-0.5"]);
+            let stage = format!("score = \"{score}\"\nweight = {weight}");
+            stages.push(stage.replace("BY", by));
             continue;
         }
         let fancy = dice.of(&rich);

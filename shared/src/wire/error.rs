@@ -335,9 +335,9 @@ impl WireError {
             (at, Some(missing)) => Some(format!("{at}.{missing}")),
             (at, None) => Some(at.to_owned()),
         };
-        let message = match &field {
-            Some(field) if missing.is_none() => format!("{field}: {text}"),
-            _ => format!("not a valid message: {text}"),
+        let message = match at {
+            "" => format!("not a valid message: {text}"),
+            at => format!("{at}: {text}"),
         };
         Self {
             code: code::INVALID_REQUEST.into(),

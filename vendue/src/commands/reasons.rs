@@ -68,6 +68,12 @@ fn numbers(row: &Tally) -> Option<String> {
     };
     let (needs, best) = (row.needs?, row.best?);
     if let Some(devices) = &row.devices {
+        let amount = devices.amount;
+        if devices.devices > 0 && devices.most >= amount {
+            return Some(format!(
+                "needs {needs} devices with {amount} free, the best cell has {best}"
+            ));
+        }
         let count = (needs > 1.0).then(|| format!("needs {needs}; "));
         return Some(format!("{}{devices}", count.unwrap_or_default()));
     }
@@ -130,7 +136,7 @@ mod tests {
                 most,
                 devices: 3,
             }),
-            ..row("extra", 12, Some((needs, 0.0)), Some("gpu"))
+            ..row("extra", 12, Some((needs, needs - 1.0)), Some("gpu"))
         };
         let lacking_gpu = Some("insufficient resources: gpu");
         assert_eq!(
@@ -139,7 +145,7 @@ mod tests {
         );
         assert_eq!(
             why(lacking_gpu, &[cards(4.0, 300)]),
-            "insufficient resources: gpu (needs 4; no cell has enough devices with 300 free)"
+            "insufficient resources: gpu (needs 4 devices with 300 free, the best cell has 3)"
         );
         assert_eq!(
             why(lacking, &[memory(), stack.clone()]),

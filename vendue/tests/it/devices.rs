@@ -36,7 +36,7 @@ fn a_scenario_says_which_devices_and_how_many_more() {
         &["insufficient resources: gpu (3 devices have 200 free, none has 300)"],
     );
     capacity("gpu=1x300:P100").expect(3, &["one device has 200 free, none has 300"]);
-    capacity("gpu=3x150").expect(3, &["needs 3; no cell has enough devices with 150 free"]);
+    capacity("gpu=3x150").expect(3, &["needs 3 devices with 150 free, the best cell has 2"]);
     capacity("fpga=1").expect(3, &["fpga (there is no such device)"]);
     capacity("gpu=1xmuch").expect(2, &["such as gpu=1x220"]);
     capacity("gpu=0").expect(2, &["devices.gpu.count: 0"]);

@@ -130,6 +130,7 @@ fn rates_alone(step: &Step) -> bool {
             | Term::Starting
             | Term::AppInstances
             | Term::Tasks
+            | Term::Preferred
             | Term::Index { .. }
             | Term::Objective(_),
             _,

@@ -22,7 +22,7 @@ impl Columnar<'_> {
         self.scratch.alive.retain(stays);
     }
 
-    pub(super) fn narrow(&mut self, narrow: Narrow, job: &Job, group: JobGroup) {
+    pub(super) fn narrow(&mut self, narrow: &Narrow, job: &Job, group: JobGroup) {
         let Self { view, scratch, .. } = self;
         match narrow {
             Narrow::ZoneFewest => {
@@ -41,6 +41,13 @@ impl Columnar<'_> {
                     return;
                 }
                 let count = |p: &u32| count_at(holders, *p);
+                let fewest = scratch.alive.iter().map(count).min().unwrap_or(0);
+                keep(scratch, |p| count(p) == fewest);
+            }
+            Narrow::Fewest(grouping) => {
+                let holders = &view.session.app(group).holders;
+                let counts = view.group_counts(grouping, holders);
+                let count = |p: &u32| counts.of(view.cell(*p), count_at(holders, *p));
                 let fewest = scratch.alive.iter().map(count).min().unwrap_or(0);
                 keep(scratch, |p| count(p) == fewest);
             }
