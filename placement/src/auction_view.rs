@@ -10,9 +10,12 @@ use crate::{
     context::{Now, PlanContext},
     devices::DeviceShares,
     expected::ExpectedWork,
+    free::Free,
     policy::Policy,
     random,
     request::Job,
+    resource_name::ResourceName,
+    scarcity::MeanFree,
     tie,
 };
 
@@ -117,6 +120,12 @@ impl<'a> AuctionView<'a> {
 
     pub(crate) fn name(&self, slot: u32) -> &Arc<str> {
         &self.names[slot as usize]
+    }
+
+    /// Returns the mean of what the cells of this auction had free of the resource when the batch began.
+    pub(crate) fn mean_free(&self, of: &ResourceName) -> MeanFree {
+        let cells = self.live.iter().map(|slot| &self.base[*slot as usize]);
+        MeanFree::of(cells.map(|cell| of.limited(&Free::of(cell))))
     }
 
     /// Returns all cells of this auction, by name.

@@ -16,10 +16,10 @@ use crate::{
 pub const MAX_LEARNT_REQUESTS: usize = 4_096;
 /// The most sizes of expected work.
 pub const MAX_EXPECTED_SIZES: usize = 256;
-/// Sizes are taken in order of frequency until they make up this share of all instances. Rare sizes would cost as much
-/// to evaluate as frequent ones.
+/// Sizes are taken in order of frequency until they make up this share of all instances, and of the memory, disk and
+/// cpu that these ask for. Rare sizes would cost as much to evaluate as frequent ones.
 const COVERED: f64 = 0.95;
-/// The expected work is replaced when this share of it is of other sizes. Every score depends on it, so replacing it
+/// The expected work is replaced when this share of its instances, or of an amount, is of other sizes. Every score depends on it, so replacing it
 /// for the random fluctuations of a steady load would cost more than it is worth.
 const MOVED: f64 = 0.1;
 /// The most instances that one request counts for.
@@ -105,22 +105,40 @@ impl Size {
     }
 }
 
+impl Size {
+    /// Returns what so many instances ask for of each amount; of containers that is how many they are.
+    fn asked(&self, instances: f64) -> [f64; Resource::ALL.len()] {
+        let amounts = self.amounts();
+        Resource::ALL.map(|resource| instances * amounts[resource] as f64)
+    }
+}
+
+fn add(a: [f64; Resource::ALL.len()], b: [f64; Resource::ALL.len()]) -> [f64; Resource::ALL.len()] {
+    std::array::from_fn(|at| a[at] + b[at])
+}
+
 impl ExpectedWork {
     /// Returns the work that these instances make up, each with a weight above 0: the most frequent sizes that cover 95
-    /// % of it, at most [`MAX_EXPECTED_SIZES`].
+    /// % of the instances and of each amount that they ask for, at most [`MAX_EXPECTED_SIZES`].
     pub fn of(weighted: impl IntoIterator<Item = (Size, f64)>) -> Self {
         let mut by_size: BTreeMap<Size, f64> = BTreeMap::new();
         for (size, weight) in weighted {
             *by_size.entry(size).or_default() += weight;
         }
-        let all: f64 = by_size.values().sum();
         let mut sizes: Vec<(Size, f64)> = by_size.into_iter().collect();
         // a stable sort: equal weights stay in the order of the sizes
         sizes.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let mut covered = 0.0;
-        let enough = sizes.iter().position(|(_, weight)| {
-            covered += weight;
-            covered >= COVERED * all
+        let asked = |sizes: &[(Size, f64)]| {
+            let asked = sizes.iter().map(|(size, weight)| size.asked(*weight));
+            asked.fold([0.0; Resource::ALL.len()], add)
+        };
+        let (all, mut covered) = (asked(&sizes), asked(&[]));
+        let enough = sizes.iter().position(|(size, weight)| {
+            covered = add(covered, size.asked(*weight));
+            let amounts = covered.iter().zip(all);
+            amounts
+                .into_iter()
+                .all(|(part, all)| *part >= COVERED * all)
         });
         sizes.truncate(enough.map_or(0, |last| last + 1).min(MAX_EXPECTED_SIZES));
         let taken: f64 = sizes.iter().map(|(_, weight)| weight).sum();
@@ -137,17 +155,25 @@ impl ExpectedWork {
         Self { sizes, all }
     }
 
-    /// Returns whether more than a tenth of the work is of other sizes.
+    /// Returns whether more than a tenth of the instances, or of what they ask for, is of other sizes.
     fn differs_from(&self, other: &Self) -> bool {
-        let mut shares: BTreeMap<&Size, f64> = BTreeMap::new();
-        for expected in &self.sizes {
-            *shares.entry(&expected.size).or_default() += expected.share / self.all;
+        let mut shares: BTreeMap<&Size, [f64; Resource::ALL.len()]> = BTreeMap::new();
+        for (work, sign) in [(self, 1.0), (other, -1.0)] {
+            let asked = work.sizes.iter().map(|e| e.size.asked(e.share));
+            let all = asked.fold([0.0; Resource::ALL.len()], add);
+            for expected in &work.sizes {
+                let asked = expected.size.asked(sign * expected.share);
+                let shares = shares.entry(&expected.size).or_default();
+                for ((share, asked), all) in shares.iter_mut().zip(asked).zip(all) {
+                    *share += if all > 0.0 { asked / all } else { 0.0 };
+                }
+            }
         }
-        for expected in &other.sizes {
-            *shares.entry(&expected.size).or_default() -= expected.share / other.all;
-        }
-        shares.values().map(|share| share.max(0.0)).sum::<f64>() > MOVED
-            || self.sizes.is_empty() != other.sizes.is_empty()
+        let shares = shares
+            .values()
+            .map(|shares| shares.map(|share| share.max(0.0)));
+        let moved = shares.fold([0.0; Resource::ALL.len()], add);
+        moved.iter().any(|moved| *moved > MOVED) || self.sizes.is_empty() != other.sizes.is_empty()
     }
 
     /// Returns the sum of the shares.
@@ -252,12 +278,18 @@ mod tests {
 
     #[test]
     fn the_most_frequent_sizes_make_up_most_of_the_work() {
-        let weighted = [(1, 30.0), (2, 40.0), (3, 20.0), (4, 6.0), (5, 4.0)];
-        let work = ExpectedWork::of(weighted.map(|(mb, weight)| (size(mb), weight)));
+        let of = |weighted: &[(i64, f64)]| {
+            let weighted = weighted.iter().map(|(mb, weight)| (size(*mb), *weight));
+            shares(&ExpectedWork::of(weighted))
+        };
+        let work = of(&[(11, 30.0), (12, 40.0), (13, 20.0), (14, 6.0), (10, 4.0)]);
         assert_eq!(
-            shares(&work),
-            [(2, 0.417), (1, 0.313), (3, 0.208), (4, 0.063)]
+            work,
+            [(12, 0.417), (11, 0.313), (13, 0.208), (14, 0.063)],
+            "the others are less than 5 % of the instances and of the memory"
         );
+        let work = of(&[(2, 50.0), (4, 30.0), (8, 16.0), (16, 4.0)]);
+        assert_eq!(work.len(), 4, "few instances, but 15 % of the memory");
         assert_eq!(ExpectedWork::of([]), ExpectedWork::default());
         let many = (0..1_000).map(|mb| (size(mb), 1.0));
         assert_eq!(ExpectedWork::of(many).sizes().len(), MAX_EXPECTED_SIZES);
@@ -280,6 +312,19 @@ mod tests {
         assert_eq!(same.last(), Some(version));
         let other = (0..1_000).map(|_| add(5)).last();
         assert!(other > Some(version));
+    }
+
+    #[test]
+    fn few_large_instances_are_other_work() {
+        let mut arrivals = Arrivals::default();
+        let mut add = |mb: i64, requests: usize| {
+            let add = |_| arrivals.add(&Request::new("a", mb, 0));
+            (0..requests).for_each(add);
+            arrivals.version()
+        };
+        let version = add(1, 2_000);
+        // 6 % of the instances, and nearly all memory
+        assert!(add(1_000, 130) > version);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Fragments: what is free of a resource on a cell and the expected work could not use.
 //!
 //! The fragment that a size of expected work leaves of a resource is, of what the cell has free,
-//! - all of it, if an instance of the size does not fit the cell, or asks for none of the resource;
-//! - for devices: what is free on those that have too little for the size;
+//! - all of it, if an instance of the size does not fit the cell;
+//! - for devices: what is free on those that have too little for the size; all of it if the size asks for none;
 //! - for any other resource: what remains after as many instances of the size as fit were placed.
 //!
-//! A cell's fragment is the mean over the sizes, weighted by their shares. What the cell cannot *feed* may count as
-//! well: the part of what is free that exceeds what the cell's free cpu (or another amount) could serve if work came in
+//! A cell's fragment is the mean over the sizes, for devices weighted by their shares of the instances, for any other
+//! resource by their shares of what is asked for of it. What the cell cannot *feed* may count as well: the part of what is free that exceeds what the cell's free cpu (or another amount) could serve if work came in
 //! the expected proportions. The *gradient* of a placement is by how much it lowers the fragment of the cell. For
 //! devices this is the measure of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
 //! Fragmentation Gradient Descent" (USENIX ATC 2023), sections 3 and 4.
@@ -14,7 +14,7 @@
 use crate::{
     cell::Cell,
     devices::DeviceSet,
-    expected::{ExpectedWork, Size},
+    expected::{ExpectedSize, ExpectedWork, Size},
     free::Free,
     request::Request,
     resource_name::ResourceName,
@@ -45,12 +45,9 @@ impl Free<'_> {
         }
     }
 
-    /// Returns what the size could not use of a resource that is not a set of devices and of which `all` is free.
-    fn unusable(&self, of: &ResourceName, all: i64, size: &Size) -> i64 {
-        let wanted = of.of_size(size, 0);
-        if wanted <= 0 || all == 0 {
-            return all;
-        }
+    /// Returns what the size, which asks for `wanted`, could not use of a resource that is not a set of devices and of
+    /// which `all` is free.
+    fn unusable(&self, all: i64, wanted: i64, size: &Size) -> i64 {
         all - wanted * self.room(size, all / wanted)
     }
 
@@ -78,15 +75,23 @@ impl Free<'_> {
             ResourceName::Named(name) => self.devices.get(name).map(|set| (name, set)),
             ResourceName::Amount(_) => None,
         };
-        let unusable = |size: &Size| match set {
-            Some((name, set)) => self.unusable_devices(name, set, all, size),
-            None => self.unusable(of, all, size),
-        };
-        let sizes = work.sizes().iter();
-        let sum: f64 = sizes
-            .map(|expected| expected.share * unusable(&expected.size) as f64)
-            .sum();
-        sum / work.all()
+        if let Some((name, set)) = set {
+            let unusable = |expected: &ExpectedSize| {
+                expected.share * self.unusable_devices(name, set, all, &expected.size) as f64
+            };
+            return work.sizes().iter().map(unusable).sum::<f64>() / work.all();
+        }
+        let (mut asked, mut sum) = (0.0, 0.0);
+        for expected in work.sizes() {
+            let wanted = of.of_size(&expected.size, 0);
+            if wanted > 0 {
+                let asks = expected.share * wanted as f64;
+                asked += asks;
+                sum += asks * self.unusable(all, wanted, &expected.size) as f64;
+            }
+        }
+        // if no work asks for it, none is missed
+        if asked > 0.0 { sum / asked } else { 0.0 }
     }
 
     /// Returns how much of the free resource exceeds what the amount could serve for work in the expected proportions.
@@ -145,22 +150,15 @@ pub(crate) fn gradient(
     gradient / unit(&fragments.of, free, work)
 }
 
-/// Returns the divisor that makes gradients of a resource numbers around 1: what one device has, or the mean of what
-/// the expected work asks for.
+/// Returns the divisor that makes gradients of a resource numbers around 1: what one device has, or the typical size of
+/// the expected work.
 pub(crate) fn unit(of: &ResourceName, free: &Free<'_>, work: &ExpectedWork) -> f64 {
     if let ResourceName::Named(name) = of
         && let Some(set) = free.devices.get(name)
     {
         return set.each.max(1) as f64;
     }
-    if work.sizes().is_empty() {
-        return 1.0;
-    }
-    let sizes = work.sizes().iter();
-    let mean: f64 = sizes
-        .map(|expected| expected.share * of.of_size(&expected.size, 0) as f64)
-        .sum();
-    (mean / work.all()).max(1.0)
+    of.typical(work).max(1.0)
 }
 
 /// Returns the score of a gradient in units. With steps it is one of `0/steps`, `1/steps`, …: the share of the steps

@@ -42,6 +42,7 @@ mod request;
 mod resource_name;
 mod resources;
 mod run;
+mod scarcity;
 mod secret;
 mod source;
 mod stages;

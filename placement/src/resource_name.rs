@@ -89,6 +89,13 @@ impl ResourceName {
         }
     }
 
+    /// Returns the share of it that is in use on a cell; none if the cell has none of it or no limit.
+    pub fn used_share(&self, cell: &Cell) -> Option<f64> {
+        let (free, all) = (self.available(cell), self.total(&cell.total));
+        let limited = free != Amounts::UNLIMITED && all != Amounts::UNLIMITED && all > 0;
+        limited.then(|| 1.0 - free as f64 / all as f64)
+    }
+
     /// Returns the share in use after the request is placed; 0 if the cell has none of it or no limit.
     pub(crate) fn used_after(&self, free: &Free<'_>, request: &Request, total: &Resources) -> f64 {
         let (left, all) = (self.free(free), self.total(total));

@@ -56,16 +56,17 @@ impl Balance {
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max,
             max_over_mean: if mean == 0.0 { 0.0 } else { max / mean },
+            sd_over_mean: if mean == 0.0 {
+                0.0
+            } else {
+                variance.sqrt() / mean
+            },
         }
     }
 
     /// Returns standard deviation / mean, the distribution score of Diego's simulators; 0 if the mean is 0.
     pub fn score(&self) -> f64 {
-        if self.mean == 0.0 {
-            0.0
-        } else {
-            self.sd / self.mean
-        }
+        self.sd_over_mean
     }
 }
 
@@ -130,6 +131,7 @@ mod tests {
             min: 2.0,
             max: 9.0,
             max_over_mean: 1.8,
+            sd_over_mean: 0.4,
         };
         assert_eq!(balance, expected);
         assert!((balance.score() - 0.4).abs() < 1e-12);

@@ -130,10 +130,17 @@ pub struct Figures {
     pub distribution: f64,
     /// The same before the first request.
     pub distribution_before: f64,
+    /// By resource that cells have a limited amount of: the standard deviation of the share that is used at the end,
+    /// over the cells that have it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sd_of_share: BTreeMap<String, f64>,
     /// Instances per cell at the end.
     pub per_cell: Balance,
     /// Instances per zone at the end.
     pub per_zone: Balance,
+    /// The most instances that were starting on one cell at a time.
+    #[serde(default)]
+    pub most_starting: u64,
     /// Apps with two instances on one cell although they have no more instances than there are cells.
     pub apps_sharing_cells: u64,
     /// Apps whose fullest and emptiest zone differ by more than one instance.
@@ -293,6 +300,9 @@ pub struct Balance {
     pub max: f64,
     /// 1 is even; 0 when the mean is 0.
     pub max_over_mean: f64,
+    /// 0 is even, and when the mean is 0.
+    #[serde(default)]
+    pub sd_over_mean: f64,
 }
 
 /// A quantity that changes during the run.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::outcome::{Balance, Seeds, SeedsRun, SimOutcome};
 
 /// Figures that every scenario has.
-const MAIN: [&str; 19] = [
+const MAIN: [&str; 22] = [
     "placed",
     "unplaced",
     "waiting",
@@ -21,8 +21,11 @@ const MAIN: [&str; 19] = [
     "traffic.bytes",
     "distribution",
     "per_cell.max_over_mean",
+    "per_cell.sd_over_mean",
     "per_zone.max_over_mean",
+    "most_starting",
     "apps_sharing_cells",
+    "apps_sharing_zones",
     "stranded_mb.mean",
     "largest_fit_mb.min",
     "empty_cells.mean",
@@ -48,8 +51,9 @@ pub fn main() -> impl Iterator<Item = &'static str> {
 }
 
 /// Prefixes of figures that only some scenarios have.
-const OF_SCENARIO: [&str; 5] = [
+const OF_SCENARIO: [&str; 6] = [
     "extra.",
+    "sd_of_share.",
     "packing.",
     "bounds.gap.",
     "most_even.gap",

@@ -442,3 +442,44 @@ kind = "nats-away"
     let run = play(&read(&ends), 1, false);
     assert_eq!((run.figures.placed, run.notes.len()), (3, 0));
 }
+
+#[test]
+fn shares_and_starts_are_counted_by_cell() {
+    let text = r#"
+policy = "diego"
+start_takes = "5s"
+[[groups]]
+count = 1
+zone = "z1"
+total = { memory_mb = 1000, containers = 100 }
+[[groups]]
+count = 1
+zone = "z2"
+total = { memory_mb = 4000, cpu_millis = 8000 }
+[[workload]]
+start = { app = "web", instances = 4, memory_mb = 100, disk_mb = 0, cpu_millis = 0 }
+[[workload]]
+at = "20s"
+start = { app = "late", instances = 2, memory_mb = 100, disk_mb = 0, cpu_millis = 2000 }
+"#;
+    let scenario = Scenario::read(text, true).unwrap_or_else(|e| panic!("{e}"));
+    let figures = play(&scenario, 1, false).figures;
+    assert_eq!(figures.placed, 6);
+    // two of the app on each, and both of the late ones where there is cpu: a fifth and a tenth of the memory
+    let sd = |of: &str| figures.sd_of_share.get(of).copied();
+    assert!(
+        sd("memory").is_some_and(|sd| (sd - 0.05).abs() < 1e-9),
+        "{figures:?}"
+    );
+    assert_eq!(
+        (sd("cpu"), sd("disk")),
+        (Some(0.0), None),
+        "of cells that have it"
+    );
+    assert_eq!(
+        figures.most_starting, 2,
+        "not 4: the first ran when the late ones came"
+    );
+    let sd_over_mean = figures.per_cell.sd_over_mean;
+    assert!((sd_over_mean - 1.0 / 3.0).abs() < 1e-9, "{sd_over_mean}");
+}

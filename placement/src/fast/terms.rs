@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     batch::JobGroup,
+    fragmentation,
     objective::{AmountOf, Facts, Id, JobFacts, List, Objective, OfCell},
     policy::{Mode, Score, Term},
     request::Job,
@@ -113,8 +114,19 @@ pub(super) fn term(
             let dates = around.alive.iter().map(date);
             out.extend(score::reboot_ratios(dates, score.weight));
         }
-        (Term::Fragmentation { fragments, steps }, _) => {
-            named::gradients(around, fragments, *steps, out);
+        (
+            Term::Fragmentation {
+                fragments,
+                steps,
+                scarce_below,
+            },
+            _,
+        ) => {
+            named::gradients(around, fragments, out);
+            let scarcity = named::scarcity(around, &fragments.of, *scarce_below);
+            for gradient in out {
+                *gradient = scarcity * fragmentation::score(*gradient, *steps);
+            }
         }
         (Term::Used { of, squared }, _) => named::used(around, of, *squared, out),
         _ => simple(around, score, ascending, out),

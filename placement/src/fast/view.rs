@@ -9,18 +9,21 @@ use crate::{
     context::Now,
     devices::DeviceShares,
     fast_map::FastMap,
+    free::Free,
     grouping::{GroupCounts, Grouping},
     near::Item,
     objective::Objective,
     policy::Policy,
     request::{Job, Request},
+    resource_name::ResourceName,
     resources::Resource,
+    scarcity::{self, MeanFree},
 };
 
 use super::{
     columns::{Columns, NO_RACK, NOBODY},
     rows::Holders,
-    session::Session,
+    session::{Parts, Session},
 };
 
 /// How many of something each cell holds: slot and count, in order of slots.
@@ -42,6 +45,8 @@ pub(super) struct View<'a> {
     app_numbers: FastMap<&'a str, u32>,
     owners: Changed,
     tags: Changed,
+    /// What cells had free on average when the batch began, of each resource whose scarcity a score depends on.
+    pub(super) mean_free: Vec<(&'a ResourceName, MeanFree)>,
     /// Counts by name as columns, made on demand; by [`Listed`].
     counts: [FastMap<String, Vec<f64>>; 2],
 }
@@ -132,8 +137,11 @@ impl<'a> View<'a> {
             app_numbers: batch.apps.iter().copied().zip(0..).collect(),
             owners: Changed::default(),
             tags: Changed::default(),
+            mean_free: Vec::new(),
             counts: Default::default(),
         };
+        let scarce = view.session.policy.scarce();
+        view.mean_free = scarce.map(|of| (of, view.mean_free(of))).collect();
         // absent cells take no rank, so that ranks are those of this auction alone
         if policy.ranks_cells() {
             let counted = (0..).take(view.columns.len());
@@ -142,6 +150,21 @@ impl<'a> View<'a> {
             view.ranks = auction_view::ranks(view.session.parts.cells, counted);
         }
         view
+    }
+
+    fn mean_free(&self, of: &ResourceName) -> MeanFree {
+        let Parts { rows, cells, .. } = &self.session.parts;
+        let class_slots = self.columns.class_slots.iter();
+        let there = (0..).zip(class_slots).filter(|(_, at)| **at != NOBODY);
+        let slots = there.map(|(slot, _): (usize, _)| slot);
+        match of {
+            ResourceName::Amount(resource) => {
+                MeanFree::of(slots.map(|slot| scarcity::limited(rows[slot].free[*resource])))
+            }
+            ResourceName::Named(_) => {
+                MeanFree::of(slots.map(|slot| of.limited(&Free::of(&cells[slot]))))
+            }
+        }
     }
 
     /// When the cell's reboot is planned, unless that is past.

@@ -103,9 +103,20 @@ fn of_memory_the_remainder_is_lost() {
     // there is cpu for only two
     assert_close(fragment(&cell, 300, 4_000), 400.0);
     assert_close(fragment(&cell, 1_001, 0), 1_000.0);
-    assert_close(fragment(&cell, 0, 1), 1_000.0);
+    // what nobody asks for, nobody misses
+    assert_close(fragment(&cell, 0, 1), 0.0);
     cell.available.memory_mb = -5;
     assert_close(fragment(&cell, 1, 0), 0.0);
+}
+
+#[test]
+fn sizes_count_by_what_they_ask_for() {
+    let cell = cell(8_000, &[]);
+    let asks = |memory_mb| Request::new("web", memory_mb, 0);
+    // of 1,200 asked for, 600 are as 600 (400 left), and 600 as 300 (100 left)
+    let expected = work(&[(1.0, asks(600)), (2.0, asks(300)), (9.0, asks(0))]);
+    let memory = ResourceName::Amount(Resource::Memory);
+    assert_close(Free::of(&cell).fragment(&memory, &expected), 250.0);
 }
 
 #[test]

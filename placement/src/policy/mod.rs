@@ -141,6 +141,9 @@ pub(crate) enum Term {
         fragments: Fragments,
         /// The number of steps of the score; 0 if it is the gradient itself.
         steps: u32,
+        /// Where the cells have room for more than this many instances of the typical size, the score counts less; see
+        /// [`crate::scarcity`].
+        scarce_below: Option<f64>,
     },
     Starting,
     AppInstances,

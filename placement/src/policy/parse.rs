@@ -305,6 +305,7 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
                 fed_by: amount(fields.text("fed_by")?)?,
             },
             steps: fields.count("steps")?.unwrap_or(0),
+            scarce_below: above_0(fields, "scarce_below")?,
         },
         None if name == Term::OBJECTIVE => {
             Term::Objective(Arc::new(expression::objective(fields, None)?))
@@ -375,6 +376,17 @@ fn resource(name: Option<(String, usize)>, at: usize) -> Result<ResourceName, Fa
 }
 
 /// Returns one of the amounts that every cell has, by name.
+/// Takes a number above 0.
+fn above_0(fields: &mut Fields, key: &'static str) -> Result<Option<f64>, Fault> {
+    match fields.number(key)? {
+        Some((n, at)) if n <= 0.0 => {
+            let message = format!("{key} is {n}; expected a number above 0");
+            Err(Fault::new(at, message))
+        }
+        given => Ok(given.map(|(n, _)| n)),
+    }
+}
+
 fn amount(name: Option<(String, usize)>) -> Result<Option<Resource>, Fault> {
     let Some((name, at)) = name else {
         return Ok(None);

@@ -106,10 +106,17 @@ fn write_score(out: &mut String, score: &Score) -> std::fmt::Result {
             }
             Ok(())
         }
-        Term::Fragmentation { fragments, steps } => {
+        Term::Fragmentation {
+            fragments,
+            steps,
+            scarce_below,
+        } => {
             writeln!(out, "of = {}\nsteps = {steps}", quote(fragments.of.name()))?;
-            match fragments.fed_by {
-                Some(resource) => writeln!(out, "fed_by = {:?}", resource.name()),
+            if let Some(resource) = fragments.fed_by {
+                writeln!(out, "fed_by = {:?}", resource.name())?;
+            }
+            match scarce_below {
+                Some(below) => writeln!(out, "scarce_below = {below:?}"),
                 None => Ok(()),
             }
         }

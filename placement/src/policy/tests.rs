@@ -249,6 +249,19 @@ fn the_resources_of_a_score_are_limited_and_what_feeds_them_counts() {
 }
 
 #[test]
+fn the_scarcity_of_fragments_is_a_number_above_0() {
+    let scarce = |below: &str| with_score(&format!("{FRAGMENTS}\nscarce_below = {below}"), "");
+    let policy = scarce("1.5").unwrap();
+    assert_ne!(policy, with_score(FRAGMENTS, "").unwrap());
+    let written = policy.to_toml();
+    assert!(written.contains("scarce_below = 1.5"), "{written}");
+    assert_eq!(Policy::parse(&written).unwrap(), policy);
+    let refused = scarce("0").unwrap_err();
+    let expected = "scarce_below is 0; expected a number above 0";
+    assert!(refused.contains(expected), "{refused}");
+}
+
+#[test]
 fn limits_and_days_of_filters_are_written_again() {
     let text = "name = \"t\"\n[[stage]]\nfilter = \"container-count\"\nlimit = 7\n[[stage]]\nfilter = \"reboot-within\"\ndays = 3.5\nbatch = \"7d\"\n[[stage]]\npick = \"sample\"";
     let policy = Policy::parse(text).unwrap();

@@ -38,13 +38,23 @@ pub(crate) fn term(
         Term::Used { of, squared } => {
             each(&|_, cell| mean_used(of, *squared, &Free::of(cell), &job.request, &cell.total))
         }
-        Term::Fragmentation { fragments, steps } => each(&|_, cell| {
-            let free = Free::of(cell);
+        Term::Fragmentation {
+            fragments,
+            steps,
+            scarce_below,
+        } => {
             let (work, request) = (view.expected, &job.request);
-            let before = fragments.on(&free, work);
-            let gradient = fragmentation::gradient(fragments, before, &free, request, work);
-            fragmentation::score(gradient, *steps)
-        }),
+            let scarcity = scarce_below.map_or(1.0, |below| {
+                let mean = view.mean_free(&fragments.of);
+                mean.scarcity(&fragments.of, work, below)
+            });
+            each(&|_, cell| {
+                let free = Free::of(cell);
+                let before = fragments.on(&free, work);
+                let gradient = fragmentation::gradient(fragments, before, &free, request, work);
+                scarcity * fragmentation::score(gradient, *steps)
+            })
+        }
         Term::Starting => each(&|_, cell| f64::from(cell.counts.starting)),
         Term::AppInstances => each(&|_, cell| f64::from(cell.count_of(&job.request.app))),
         Term::GroupInstances(grouping) => {

@@ -119,7 +119,10 @@ fn resource_score(dice: &mut Dice) -> String {
         let of = dice.of(&RESOURCES);
         let steps = dice.of(&[0, 3, 100]);
         let fed_by = dice.of(&["", "", "\nfed_by = \"cpu\"", "\nfed_by = \"memory\""]);
-        return format!("score = \"fragmentation\"\nof = \"{of}\"\nsteps = {steps}{fed_by}");
+        let scarce = dice.of(&["", "\nscarce_below = 1.5", "\nscarce_below = 20"]);
+        return format!(
+            "score = \"fragmentation\"\nof = \"{of}\"\nsteps = {steps}{fed_by}{scarce}"
+        );
     }
     let mut names = RESOURCES.to_vec();
     names.dedup();

@@ -244,7 +244,7 @@ fn place(pointer: &str) -> Place {
                 leaf.unwrap_or("").to_owned(),
             ),
             label: format!("{}{join}{leaf_label}", spec.label),
-            unit: if leaf == Some("max_over_mean") {
+            unit: if matches!(leaf, Some("max_over_mean" | "sd_over_mean")) {
                 Unit::Count
             } else {
                 spec.unit

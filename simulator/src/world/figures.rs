@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::Kind;
+use placement::{Cell, Kind, ResourceName};
 
-use super::{SimCell, WARM_UP_US, World, cell, packing::PackingSteps};
+use super::{
+    SimCell, WARM_UP_US, World, cell,
+    packing::{self, PackingSteps},
+};
 use crate::{
     bound,
     measure::{LOAD_BOUNDS, ROUNDS_BOUNDS, WAIT_BOUNDS_MS},
@@ -67,6 +70,8 @@ impl World<'_> {
             traffic,
             distribution: self.distribution(),
             distribution_before: self.samples.distribution_before,
+            sd_of_share: self.sd_of_share(),
+            most_starting: self.samples.most_starting,
             per_cell: Balance::of(&held.per_cell),
             per_zone: Balance::of(&held.per_zone.values().copied().collect::<Vec<_>>()),
             apps_sharing_cells: count(&held.apps, |app| {
@@ -111,6 +116,19 @@ impl World<'_> {
             cell.used_mb() as f64 / cell.ledger().cell().total.memory_mb.max(1) as f64
         };
         up.map(share).collect()
+    }
+
+    /// Returns, for each resource, the standard deviation of the share used on the cells that are up and have it.
+    fn sd_of_share(&self) -> BTreeMap<String, f64> {
+        let up = self.cells.iter().filter(|cell| cell.down == 0);
+        let cells: Vec<&Cell> = up.map(|cell| cell.ledger().cell()).collect();
+        let sd_of = |of: ResourceName| {
+            let shares = cells.iter().filter_map(|cell| of.used_share(cell));
+            let shares: Vec<f64> = shares.collect();
+            (!shares.is_empty()).then(|| (of.name().to_owned(), Balance::of(&shares).sd))
+        };
+        let resources = packing::resources(cells.iter().map(|cell| &cell.total));
+        resources.into_iter().filter_map(sd_of).collect()
     }
 
     fn bounds(&mut self) -> Bounds {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::{Cell, ExpectedWork, Resource, ResourceName, Size};
+use placement::{ExpectedWork, Resource, ResourceName, Resources, Size};
 
 use crate::{
     outcome::{DemandStep, Packing},
@@ -32,7 +32,7 @@ impl PackingSteps {
     pub(super) fn of(scenario: &Scenario) -> Option<Self> {
         let resample = scenario.resample.as_ref()?;
         let cells = &scenario.base.cells;
-        let names = resources(cells).into_iter();
+        let names = resources(cells.iter().map(|cell| &cell.total)).into_iter();
         let capacities = names.filter_map(|of| {
             let capacity = trace::capacity(&of, cells)?;
             Some((of, capacity))
@@ -73,11 +73,12 @@ impl PackingSteps {
 }
 
 /// Returns the resources that cells have, without the number of instances, which nobody packs.
-fn resources(cells: &[Cell]) -> BTreeSet<ResourceName> {
+pub(super) fn resources<'c>(
+    totals: impl Iterator<Item = &'c Resources> + Clone,
+) -> BTreeSet<ResourceName> {
     let amounts = [Resource::Memory, Resource::Disk, Resource::Cpu];
-    let totals = || cells.iter().map(|cell| &cell.total);
-    let extras = totals().flat_map(|total| total.extra.keys());
-    let devices = totals().flat_map(|total| total.devices.keys());
+    let extras = totals.clone().flat_map(|total| total.extra.keys());
+    let devices = totals.flat_map(|total| total.devices.keys());
     let named = extras.chain(devices).cloned().map(ResourceName::Named);
     amounts
         .into_iter()

@@ -21,6 +21,7 @@ pub(super) struct Samples {
     /// The largest size that the workload asks for, in MiB.
     largest_mb: i64,
     pub(super) distribution_before: f64,
+    pub(super) most_starting: u64,
     pub(super) devices: DevicesGiven,
 }
 
@@ -38,6 +39,7 @@ impl Samples {
             free_mb: Vec::new(),
             largest_mb: 0,
             distribution_before: 0.0,
+            most_starting: 0,
             devices: DevicesGiven::default(),
         }
     }
@@ -103,6 +105,8 @@ impl World<'_> {
             self.meter.advance((self.now_us - WARM_UP_US) / 1_000);
             self.meter.change(c, |known| *known = load);
             let cell = &self.cells[c];
+            let starting = u64::from(cell.ledger().cell().counts.starting);
+            self.samples.most_starting = self.samples.most_starting.max(starting);
             let devices = &mut self.samples.devices;
             devices.look(c, cell.ledger().cell(), cell.down == 0);
         }

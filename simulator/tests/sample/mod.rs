@@ -306,6 +306,8 @@ fn figures_of(cells: &[CellEnd], seed: u64) -> Figures {
         traffic,
         distribution: 0.031_25 + 0.2 * seed as f64,
         distribution_before: 0.0,
+        sd_of_share: BTreeMap::from([("memory".to_owned(), 0.021)]),
+        most_starting: 3 * seed,
         per_cell: balance([12.1, 1.0 / 3.0, 11.0, 14.0, 1.157]),
         per_zone: balance([121.0, 2.0, 119.0, 123.0, 1.017]),
         apps_sharing_cells: 3 * seed,
@@ -333,6 +335,7 @@ fn balance([mean, sd, min, max, max_over_mean]: [f64; 5]) -> Balance {
         min,
         max,
         max_over_mean,
+        sd_over_mean: sd / mean,
     }
 }
 

@@ -12,13 +12,8 @@ use crate::{
     resource_name::{ResourceName, mean_used},
 };
 
-/// Computes the score of each survivor's gradient.
-pub(super) fn gradients(
-    around: &mut Around<'_, '_>,
-    fragments: &Fragments,
-    steps: u32,
-    out: &mut Vec<f64>,
-) {
+/// Computes the gradient of each survivor.
+pub(super) fn gradients(around: &mut Around<'_, '_>, fragments: &Fragments, out: &mut Vec<f64>) {
     let View {
         columns, session, ..
     } = &mut *around.view;
@@ -42,9 +37,14 @@ pub(super) fn gradients(
             column[*slot as usize] = *gradient;
         }
     }
-    for gradient in out {
-        *gradient = fragmentation::score(*gradient, steps);
-    }
+}
+
+/// Returns what the score of gradients is multiplied by.
+pub(super) fn scarcity(around: &Around<'_, '_>, of: &ResourceName, below: Option<f64>) -> f64 {
+    let Some(below) = below else { return 1.0 };
+    let work = around.view.session.parts.expected.0;
+    let mean = around.view.mean_free.iter().find(|(name, _)| *name == of);
+    mean.map_or(1.0, |(_, mean)| mean.scarcity(of, work, below))
 }
 
 /// Computes the used shares of each survivor.

@@ -49,6 +49,8 @@ pub(super) const DISTRIBUTION: &str = "Memory used per cell, standard deviation 
 /// The same if cells differ in size: see [`crate::measure::memory_distribution`].
 pub(super) const DISTRIBUTION_OF_SHARES: &str =
     "Share of memory used per cell, standard deviation / mean";
+pub(super) const SHARES: &str = "Share used per cell at the end, standard deviation";
+pub(super) const STARTING: &str = "Instances starting on a cell at a time";
 pub(super) const PER_CELL: &str = "Instances per cell";
 pub(super) const PER_ZONE: &str = "Instances per zone";
 pub(super) const SHARED: &str = "Apps with avoidable sharing";
@@ -98,8 +100,10 @@ pub(super) const SPECS: &[(&str, &[Spec])] = &[
             open("/distribution", "at the end", Unit::Count),
         ],
     ),
+    (SHARES, &[open("/sd_of_share", "", Unit::Count)]),
     (PER_CELL, &[open("/per_cell", "", Unit::Count)]),
     (PER_ZONE, &[open("/per_zone", "", Unit::Count)]),
+    (STARTING, &[open("/most_starting", "at most", Unit::Count)]),
     (
         SHARED,
         &[
@@ -198,6 +202,7 @@ pub(super) const LEAVES: &[(&str, &str)] = &[
     ("max", "maximum"),
     ("sd", "standard deviation"),
     ("max_over_mean", "maximum / mean"),
+    ("sd_over_mean", "standard deviation / mean"),
     ("end", "at the end"),
 ];
 
@@ -207,8 +212,10 @@ pub(super) const ORDER: &[&str] = &[
     AUCTIONS,
     ROUNDS,
     DISTRIBUTION,
+    SHARES,
     PER_CELL,
     PER_ZONE,
+    STARTING,
     SHARED,
     STRANDED,
     LARGEST,
