@@ -82,6 +82,8 @@ pub(crate) struct OpenWave {
     pub(crate) version: u32,
     pub(crate) instances: u32,
     pub(crate) indices: Vec<u32>,
+    /// The cell that its instances are moved from and must not go to.
+    pub(crate) exclude_cell: Option<Arc<str>>,
     pub(crate) phase: WavePhase,
     pub(crate) tries: u32,
     /// Whether it was found in the bucket.
@@ -96,6 +98,7 @@ impl OpenWave {
             version: self.version,
             instances: self.instances,
             indices: shared::wire::format_indices(self.indices.iter().copied()),
+            exclude_cell: self.exclude_cell.as_deref().map(str::to_owned),
         }
     }
 }

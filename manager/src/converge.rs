@@ -12,7 +12,7 @@ use crate::{
     look::Scene,
     parts::{Parts, Purpose},
     stored::{FORMAT, GoneRecord, HISTORY, RolloutPhase, RolloutRecord, StoredKey},
-    waves::{self, MAX_OUTSTANDING, SAVE_MS, VersionIndices},
+    waves::{self, MAX_OUTSTANDING, NewWave, SAVE_MS},
 };
 
 /// The indices that an app wants to start.
@@ -24,6 +24,7 @@ struct Wish {
     app: AppId,
     version: u32,
     indices: Vec<u32>,
+    exclude_cell: Option<CellId>,
 }
 
 /// Looks at every app for which something has changed.
@@ -98,6 +99,7 @@ fn one_app(parts: &mut Parts, id: AppId, wishes: &mut Vec<Wish>) {
         app: id,
         version: start.version,
         indices: start.indices,
+        exclude_cell: start.moved_from,
     }));
 }
 
@@ -177,7 +179,7 @@ fn stop(parts: &mut Parts, id: AppId, stops: &[StopOne]) {
 /// Begins waves, the most urgent first, up to the limit of indices without an outcome.
 fn start(parts: &mut Parts, wishes: Vec<Wish>) {
     let mut room = MAX_OUTSTANDING.saturating_sub(parts.outstanding);
-    let mut begun: Vec<(AppId, Vec<VersionIndices>)> = Vec::new();
+    let mut begun: Vec<(AppId, Vec<NewWave>)> = Vec::new();
     let mut place_of: FastMap<AppId, usize> = FastMap::default();
     for mut wish in wishes {
         if wish.indices.len() > room {
@@ -188,7 +190,12 @@ fn start(parts: &mut Parts, wishes: Vec<Wish>) {
         if wish.indices.is_empty() {
             continue;
         }
-        let start = (wish.version, wish.indices);
+        let name = |cell| Arc::clone(&parts.places.get(cell).name);
+        let start = NewWave {
+            version: wish.version,
+            indices: wish.indices,
+            exclude_cell: wish.exclude_cell.map(name),
+        };
         let at = *place_of.entry(wish.app).or_insert(begun.len());
         if at == begun.len() {
             begun.push((wish.app, Vec::new()));

@@ -45,6 +45,8 @@ pub(crate) struct Start {
     pub(crate) cause: Cause,
     pub(crate) version: u32,
     pub(crate) indices: Vec<u32>,
+    /// The cell that the instances are moved from, which they must not go to again.
+    pub(crate) moved_from: Option<CellId>,
 }
 
 /// An instance to stop.
@@ -91,13 +93,26 @@ impl Plan {
     }
 
     fn start(&mut self, cause: Cause, version: u32, index: u32) {
-        let same = |start: &&mut Start| start.cause == cause && start.version == version;
+        self.start_elsewhere(cause, version, index, None);
+    }
+
+    fn start_elsewhere(
+        &mut self,
+        cause: Cause,
+        version: u32,
+        index: u32,
+        moved_from: Option<CellId>,
+    ) {
+        let same = |start: &&mut Start| {
+            (start.cause, start.version, start.moved_from) == (cause, version, moved_from)
+        };
         match self.starts.iter_mut().find(same) {
             Some(start) => start.indices.push(index),
             None => self.starts.push(Start {
                 cause,
                 version,
                 indices: vec![index],
+                moved_from,
             }),
         }
     }

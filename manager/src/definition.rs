@@ -167,6 +167,7 @@ fn check_template(template: &Request) -> Result<(), Invalid> {
         ("indices", template.indices.is_some()),
         ("queue_timeout", template.queue_timeout.is_some()),
         ("traceparent", template.traceparent.is_some()),
+        ("exclude_cells", !template.exclude_cells.is_empty()),
     ] {
         if there {
             return Err(Invalid::new(field, "a value", single));

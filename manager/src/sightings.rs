@@ -377,6 +377,10 @@ fn draining(parts: &mut Parts, event: &Event) {
         parts.places.get_mut(id).draining = true;
         touch_apps_of(parts, id);
     }
+    if event.kind == kind::CELL_UNCORDONED {
+        // advertisements say nothing new of a cell that was only cordoned
+        parts.room();
+    }
 }
 
 /// Handles that an instance, in the attempt after this many restarts, is in this state.

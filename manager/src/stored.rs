@@ -190,6 +190,9 @@ pub struct StoredWave {
     pub instances: u32,
     /// Its indices, such as `"0,2-9"`.
     pub indices: String,
+    /// The cell that its instances are moved from and must not go to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude_cell: Option<String>,
 }
 
 /// `state.<uid>`.

@@ -36,18 +36,25 @@ pub const MAX_OUTSTANDING: usize = 20_000;
 /// Minimum time between two writes of an app's state if losing it would cost nothing but looks.
 pub(crate) const SAVE_MS: u64 = 1_000;
 
-/// A version with the indices to start of it.
-pub(crate) type VersionIndices = (u32, Vec<u32>);
+/// What a wave is to start.
+#[derive(Debug)]
+pub(crate) struct NewWave {
+    pub(crate) version: u32,
+    pub(crate) indices: Vec<u32>,
+    /// The cell that the instances are moved from and must not go to.
+    pub(crate) exclude_cell: Option<Arc<str>>,
+}
 
 /// Begins waves of an app by storing them.
-pub(crate) fn begin(parts: &mut Parts, id: AppId, starts: Vec<VersionIndices>) {
+pub(crate) fn begin(parts: &mut Parts, id: AppId, starts: Vec<NewWave>) {
     let now_ms = parts.now_ms;
     let Some(app) = parts.apps.get_mut(id) else {
         return;
     };
     app.acted = app.acted.max(app.record.version);
     leave_earlier_waves(app, &mut parts.random);
-    for (version, mut indices) in starts {
+    for start in starts {
+        let mut indices = start.indices;
         indices.sort_unstable();
         for index in &indices {
             app.slot_mut(*index).asked_ms = now_ms;
@@ -56,13 +63,14 @@ pub(crate) fn begin(parts: &mut Parts, id: AppId, starts: Vec<VersionIndices>) {
         app.wave += 1;
         app.open.push(OpenWave {
             wave: app.wave,
-            version,
+            version: start.version,
             instances: app
                 .record
                 .definition
                 .instances
                 .max(indices.last().map_or(1, |i| i + 1)),
             indices,
+            exclude_cell: start.exclude_cell,
             phase: WavePhase::Storing,
             tries: 0,
             adopted: false,
@@ -165,6 +173,7 @@ fn request(app: &App, bucket: BucketId, wave: &OpenWave) -> Option<Arc<Request>>
     request.id = wave_id(app, bucket, wave).to_string();
     request.instances = wave.instances;
     request.indices = Some(wave.indices.clone());
+    request.exclude_cells = wave.exclude_cell.iter().map(ToString::to_string).collect();
     // the manager waits itself: it must know after the deadline what was started
     request.queue_timeout = Some(placement::Span::default());
     Some(Arc::new(request))

@@ -38,6 +38,8 @@ pub(crate) struct JobGroup {
     pub(crate) shape: u32,
     /// The stable hash of the app's name.
     pub(crate) app_hash: u64,
+    /// Whether the request excludes cells by name.
+    pub(crate) excludes: bool,
 }
 
 /// Hashes small integers. Clients cannot choose these, because names are interned first.
@@ -121,6 +123,7 @@ impl<'a> Batch<'a> {
                     app,
                     shape,
                     app_hash: random::hash_text(&request.app),
+                    excludes: !request.exclude_cells.is_empty(),
                 });
             }
             self.group_of.push(count(self.groups.len()) - 1);
@@ -226,6 +229,7 @@ fn same_shape(a: &Request, b: &Request) -> bool {
         && a.near == b.near
         && a.far == b.far
         && a.strict == b.strict
+        && a.exclude_cells == b.exclude_cells
         && a.prefer == b.prefer
 }
 

@@ -53,7 +53,11 @@ impl Pool {
             context.absent.contains(name) || context.expired.contains(name)
         };
         for cell in self.cells().filter(|cell| !left_out(cell)) {
-            let fits = room(cell, request, policy, now);
+            let fits = if request.excludes(&cell.cell) {
+                0
+            } else {
+                room(cell, request, policy, now)
+            };
             let zone = capacity.zones.entry(cell.zone.clone()).or_default();
             zone.fits += fits;
             zone.cells += u64::from(fits > 0);

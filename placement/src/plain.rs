@@ -52,6 +52,9 @@ impl<'a> PlainEngine<'a> {
         let mut cells = self.view.live().to_vec();
         let mut ratings: Option<Ratings> = None;
         trace.begin(&self.view, &cells);
+        if !job.request.exclude_cells.is_empty() {
+            cells = self.not_excluded(job, cells, &mut trace);
+        }
         let stages: Vec<&Stage> = self.policy.stages_for(job.request.kind).collect();
         for (at, stage) in stages.iter().enumerate() {
             if cells.is_empty() {
@@ -74,6 +77,14 @@ impl<'a> PlainEngine<'a> {
 
     fn combine(&self) -> Combine {
         self.policy.combine
+    }
+
+    /// Drops the cells that the request excludes, before the stages of the policy.
+    fn not_excluded(&self, job: &Job, cells: Vec<u32>, trace: &mut Trace) -> Vec<u32> {
+        let excluded = |slot: &u32| job.request.excludes(self.view.name(*slot));
+        let (dropped, kept): (Vec<u32>, Vec<u32>) = cells.into_iter().partition(excluded);
+        trace.excluded(&self.view, &kept, &dropped);
+        kept
     }
 
     fn filter(&self, filter: &Filter, job: &Job, cells: Vec<u32>, trace: &mut Trace) -> Vec<u32> {

@@ -58,7 +58,11 @@ pub(crate) fn plan(auction: Auction<'_>, mut engine: Box<dyn Engine + '_>) -> Pl
                 continue;
             }
         };
-        let choice = engine.choose(job, group, objective);
+        let mut choice = engine.choose(job, group, objective);
+        if group.excludes {
+            // rare, so fast engines do not know of it; they have met the job's app by now, as they must before a debit
+            choice = explainer.plain().decide(job, objective);
+        }
         let Some(winner) = choice.winner else {
             let trace = match choice.trace {
                 Some(trace) => *trace,

@@ -18,6 +18,9 @@ pub(crate) const IN_FLIGHT: &str = "waiting to start instance: reached in-flight
 pub(crate) fn unplaced(job: &Job, trace: Trace) -> Unplaced {
     let reason = match &trace.emptied_by {
         None | Some(Emptied::NoCells) => "unable to communicate to compatible cells".into(),
+        Some(Emptied::Excluded) => {
+            "found no compatible cell that the request does not exclude".into()
+        }
         Some(Emptied::Score) => "found no compatible cell with a finite score".into(),
         Some(Emptied::Filter(filter)) => text(filter, job, &trace.lacking),
     };

@@ -300,13 +300,23 @@ impl Mover<'_> {
         if !movable.request.devices.is_empty() {
             return None;
         }
-        let job = Job {
-            request: Arc::clone(&movable.request),
-            index: movable.index,
-        };
+        let (request, index) = (Arc::clone(&movable.request), movable.index);
+        let own = Arc::clone(&movable.cell);
+        let first = self.winner(Arc::clone(&request), index)?;
+        if first != own {
+            return Some(first);
+        }
+        // managers exclude its own cell; that is slower, so only where it matters
+        let mut elsewhere = Request::clone(&request);
+        elsewhere.exclude_cells.push(own.to_string());
+        self.winner(elsewhere.into(), index)
+    }
+
+    fn winner(&mut self, request: Arc<Request>, index: u32) -> Option<Arc<str>> {
+        let job = Job { request, index };
         let plan = self.pool.plan(&[job], self.policy, self.context);
         match plan.decisions.into_iter().next()?.verdict {
-            Verdict::Placed { cell: to } if to != movable.cell => Some(to),
+            Verdict::Placed { cell } => Some(cell),
             _ => None,
         }
     }

@@ -129,6 +129,9 @@ pub struct Request {
     /// Whether `near` and `far` are demands instead of preferences.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// Cells that it must not go to, by name, whatever the policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude_cells: Vec<String>,
     /// Tags of the new instances.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
@@ -206,6 +209,7 @@ impl Request {
             near: Vec::new(),
             far: Vec::new(),
             strict: false,
+            exclude_cells: Vec::new(),
             tags: BTreeMap::new(),
             overcommit: BTreeMap::new(),
             objective: None,
@@ -242,6 +246,11 @@ impl Request {
     pub fn blob(&self) -> Option<&String> {
         let source = || Some(&self.run.as_ref()?.source.as_ref()?.sha256);
         self.source_blob.as_ref().or_else(source)
+    }
+
+    /// Returns whether none of its instances goes to the cell of this name.
+    pub(crate) fn excludes(&self, cell: &str) -> bool {
+        self.exclude_cells.iter().any(|name| name == cell)
     }
 
     /// Returns the form of what it runs, which decides the cells that it may go to.
@@ -291,6 +300,7 @@ impl Request {
             ("networks", self.networks.len()),
             ("near", self.near.len()),
             ("far", self.far.len()),
+            ("exclude_cells", self.exclude_cells.len()),
             ("tags", self.tags.len()),
             ("traits", self.traits.len()),
             ("extra", self.extra.len()),
@@ -302,6 +312,9 @@ impl Request {
             for item in items {
                 Item::check(field, item)?;
             }
+        }
+        for cell in &self.exclude_cells {
+            check_name("exclude_cells", cell)?;
         }
         for (field, ratio) in &self.overcommit {
             if !ratio.is_finite() || *ratio < 0.0 {

@@ -52,6 +52,8 @@ pub(crate) struct Lack {
 pub(crate) enum Emptied {
     /// There was no cell to begin with.
     NoCells,
+    /// The request excludes all cells.
+    Excluded,
     Filter(Filter),
     /// No cell has a finite score.
     Score,
@@ -85,6 +87,20 @@ impl Trace {
         }
         if live.is_empty() {
             self.emptied_by = Some(Emptied::NoCells);
+        }
+    }
+
+    /// Records the cells that the request excludes.
+    pub(crate) fn excluded(&mut self, view: &AuctionView<'_>, kept: &[u32], dropped: &[u32]) {
+        let why = |slot: &u32| (*slot, Why::text("the request excludes it"));
+        let whys = dropped.iter().map(why).collect();
+        self.stages.push(StageReport {
+            stage: "exclude-cells".to_owned(),
+            survivors: kept.len(),
+            rejected: group(view, "exclude-cells", whys, self.with_names),
+        });
+        if kept.is_empty() && !dropped.is_empty() {
+            self.emptied_by = Some(Emptied::Excluded);
         }
     }
 

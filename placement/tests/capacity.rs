@@ -36,6 +36,12 @@ fn capacity_by_zone() {
         assert_eq!(capacity.fits, 10 + 3, "{}", policy.name());
         assert_eq!(capacity.zones["z1"].most_on_a_cell, 10);
         assert_eq!(capacity.zones["z2"].fits, 0);
+        let excluding = Request {
+            exclude_cells: vec!["a".into()],
+            ..request
+        };
+        let rest = pool.capacity(&excluding, &policy, &PlanContext::default());
+        assert_eq!(rest.fits, 3, "{}", policy.name());
         let large = pool.capacity(
             &Request::new("app", 5000, 10),
             &policy,

@@ -440,3 +440,39 @@ fn every_resource_that_is_lacking_has_a_row() {
         "{words:?}"
     );
 }
+
+/// Whatever the policy: its cells are named, and not those that it excludes.
+#[test]
+fn what_a_request_excludes_is_left_out_and_told() {
+    for preset in Policy::PRESETS {
+        let policy = Policy::preset(preset).unwrap();
+        let mut pool = placement::Pool::default();
+        for name in ["a", "b"] {
+            let room = placement::Resources::new(1_000, 1_000, 100);
+            pool.put(placement::Cell::new(name, room));
+        }
+        let mut plan = |excluded: &[&str]| {
+            let mut request = placement::Request::new("web", 10, 10);
+            request.exclude_cells = excluded.iter().map(|name| (*name).to_owned()).collect();
+            let jobs = std::sync::Arc::new(request).jobs();
+            let plan = pool.plan(&jobs, &policy, &placement::PlanContext::default());
+            plan.decisions.into_iter().next().unwrap().verdict
+        };
+        for (excluded, left) in [("a", "b"), ("b", "a")] {
+            match plan(&[excluded]) {
+                placement::Verdict::Placed { cell } => assert_eq!(&*cell, left, "{preset}"),
+                other => panic!("{preset}: {other:?}"),
+            }
+        }
+        let placement::Verdict::Unplaced(why) = plan(&["a", "b"]) else {
+            panic!("{preset}");
+        };
+        assert_eq!(
+            why.reason,
+            "found no compatible cell that the request does not exclude"
+        );
+        let row = &why.tally[0];
+        assert_eq!((row.stage.as_str(), row.cells), ("exclude-cells", 2));
+        assert_eq!(row.reason.as_deref(), Some("the request excludes it"));
+    }
+}

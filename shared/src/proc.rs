@@ -17,6 +17,8 @@ pub struct Process {
     pub group: u32,
     /// The processor time that it has used itself so far (user and system), in clock ticks.
     pub cpu_ticks: u64,
+    /// The same of its children that have ended and were waited for, and of theirs.
+    pub ended_ticks: u64,
     /// When it was started, in clock ticks since the machine was. Together with the id this identifies a process,
     /// whereas ids alone are reused.
     pub started_ticks: u64,
@@ -41,6 +43,7 @@ impl Process {
             parent: number(4)?.try_into().ok()?,
             group: number(5)?.try_into().ok()?,
             cpu_ticks: number(14)? + number(15)?,
+            ended_ticks: number(16)? + number(17)?,
             started_ticks: number(22)?,
         })
     }
@@ -177,6 +180,7 @@ mod tests {
             parent: 17,
             group: 18,
             cpu_ticks: 110,
+            ended_ticks: 15,
             started_ticks: 900,
         };
         assert_eq!(Process::parse(stat), Some(expected));

@@ -284,16 +284,37 @@ fn every_shipped_scenario_reads_and_has_its_own_name() {
     assert_eq!(shipped::find("nosuch"), None);
 }
 
+/// The scenario with `vendue` as its only policy.
+fn under_vendue(mut scenario: Scenario) -> Scenario {
+    let own = "policy = \"vendue\"\n[[groups]]\ncount = 1\ntotal = { memory_mb = 1 }";
+    let own = Scenario::read(own, true).unwrap();
+    scenario.contenders.clone_from(&own.contenders);
+    scenario
+}
+
+/// The requests have no queue timeout, and a start takes 10 s.
+#[test]
+fn vendue_fills_empty_cells_ten_starts_at_a_time_and_refuses_nothing() {
+    let run = play(&under_vendue(scenario("imbalanced-deploy-5")), 1).remove(0);
+    let figures = &run.figures;
+    assert_eq!((figures.placed, figures.waiting), (figures.asked, 0));
+    assert!(figures.distribution <= 0.02, "{}", figures.distribution);
+    let last = figures.wait_ms.p99;
+    assert!((10_000.0..60_000.0).contains(&last), "{last} ms");
+    assert_eq!(
+        (figures.apps_sharing_cells, figures.apps_sharing_zones),
+        (0, 0)
+    );
+}
+
 /// Checks every fourth of the scenarios of up to 50 cells, from `part` on: `vendue` places everything that could be
 /// placed, up to 2 % of each resource. The number of instances is not checked, as 80 small instances may need as much
 /// memory as two large ones.
 fn assert_near_the_bound(part: usize) {
-    let own = "policy = \"vendue\"\n[[groups]]\ncount = 1\ntotal = { memory_mb = 1 }";
-    let own = Scenario::read(own, true).unwrap();
     let all = shipped::ALL.iter().map(|(name, _)| (name, scenario(name)));
     let small = all.filter(|(_, scenario)| scenario.base.cells.len() <= 50);
-    for (name, mut scenario) in small.skip(part).step_by(4) {
-        scenario.contenders.clone_from(&own.contenders);
+    for (name, scenario) in small.skip(part).step_by(4) {
+        let scenario = under_vendue(scenario);
         for run in play(&scenario, 1) {
             let bounds = run.figures.bounds.unwrap_or_default();
             assert!(!bounds.gap.is_empty(), "{name}: no bound");

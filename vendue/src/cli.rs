@@ -7,6 +7,7 @@ use shared::{
     nats::PermissionViolation,
     telemetry::{self, LogFormat},
 };
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     bench, commands,
@@ -209,7 +210,14 @@ impl Command {
             if self.is_role() {
                 std::future::pending::<()>().await;
             }
-            let _ = tokio::signal::ctrl_c().await;
+            // one stream for both, so that a second Ctrl-C is not missed
+            let Ok(mut pressed) = signal(SignalKind::interrupt()) else {
+                return std::future::pending().await;
+            };
+            pressed.recv().await;
+            if self.ends_itself() {
+                pressed.recv().await;
+            }
         };
         let violations = &global.violations;
         let done = tokio::select! {
@@ -225,11 +233,21 @@ impl Command {
         }
     }
 
+    /// Tells the command of the first Ctrl-C. Returns whether it ends by itself then, which takes a while; another Ctrl-C
+    /// ends it at once.
+    fn ends_itself(&self) -> bool {
+        match self {
+            Command::Rebalance(args) => args.stop(),
+            _ => false,
+        }
+    }
+
     /// Handles Ctrl-C, which is the normal end of a stream and aborts everything else.
     fn interrupted(&self) -> Exit {
         match self {
             Command::Run(args) => args.note_interrupted(),
             Command::Rebalance(args) => args.note_interrupted(),
+            Command::Task(args) => args.note_interrupted(),
             _ => {}
         }
         let stream = match self {

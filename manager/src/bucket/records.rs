@@ -1,5 +1,7 @@
 //! What is stored of an app besides its definition: waves, crash counts and the end of its rollout.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use placement::MAX_INSTANCES;
 use shared::wire::parse_indices;
@@ -110,6 +112,7 @@ fn adopt_waves(app: &App, record: &StateRecord) -> Vec<OpenWave> {
             version: stored.version,
             instances: stored.instances,
             indices,
+            exclude_cell: stored.exclude_cell.as_deref().map(Arc::from),
             phase: WavePhase::Held,
             tries: 0,
             adopted: true,

@@ -59,12 +59,11 @@ pub(super) fn replace(
     } else {
         versions.for_missing(slot, false).0
     };
-    let cause = if first.moving {
-        Cause::Moved
+    if first.moving {
+        plan.start_elsewhere(Cause::Moved, version, index, first.cell);
     } else {
-        Cause::Evacuated
-    };
-    plan.start(cause, version, index);
+        plan.start(Cause::Evacuated, version, index);
+    }
 }
 
 /// Stops the old instance first, for apps that want it so: one index after the other, and only while every other one

@@ -252,9 +252,10 @@ impl Entry {
     }
 }
 
-/// Returns, as text, everything that determines where a request fits.
+/// Returns, as text, everything that determines where a request fits. Without `..`, so that a new field is not forgotten.
 pub(super) fn shape(request: &Request) -> Arc<str> {
     let Request {
+        kind,
         memory_mb,
         disk_mb,
         cpu_millis,
@@ -265,12 +266,40 @@ pub(super) fn shape(request: &Request) -> Arc<str> {
         volume_drivers,
         networks,
         traits,
+        min_platform,
+        max_platform,
+        volumes_from,
         near,
         far,
-        ..
+        strict,
+        exclude_cells,
+        overcommit,
+        objective,
+        id: _,
+        app: _,
+        instances: _,
+        indices: _,
+        source_blob: _,
+        owner: _,
+        version: _,
+        prefer: _,
+        traceparent: _,
+        tags: _,
+        deadline: _,
+        queue_timeout: _,
+        run: _,
+        health: _,
+        ready: _,
     } = request;
-    format!(
-        "{memory_mb} {disk_mb} {cpu_millis} {extra:?} {devices:?} {stack:?} {placement_tags:?} {volume_drivers:?} {networks:?} {traits:?} {near:?} {far:?}"
-    )
-    .into()
+    let amounts = (kind, memory_mb, disk_mb, cpu_millis, extra, devices);
+    let cells = (stack, placement_tags, volume_drivers, networks, traits);
+    let limits = (
+        min_platform,
+        max_platform,
+        volumes_from,
+        overcommit,
+        objective,
+    );
+    let places = (near, far, strict, exclude_cells, request.form());
+    format!("{amounts:?} {cells:?} {limits:?} {places:?}").into()
 }

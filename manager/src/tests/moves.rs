@@ -61,6 +61,39 @@ fn the_new_one_is_healthy_before_the_old_one_is_stopped() {
     assert_eq!(w.manager.status("A").unwrap().complete, 3);
 }
 
+/// Otherwise an auctioneer might choose the old cell again, and the move would fail.
+#[test]
+fn the_new_one_is_kept_off_the_cell_that_the_old_one_leaves() {
+    let mut w = three();
+    state(&mut w, "m");
+    let other = ask(&mut w, "n", 1, "c2").unwrap().state;
+    assert_eq!(other, MoveState::Moving);
+    w.pass(1_000);
+    let excluded = |w: &World| -> Vec<(Vec<u32>, Vec<String>)> {
+        let starts = w.sent.starts.iter();
+        let one = |start: &placement::Request| {
+            (start.indices.clone().unwrap(), start.exclude_cells.clone())
+        };
+        starts.map(one).collect()
+    };
+    let own = [(vec![0], vec!["c1".into()]), (vec![1], vec!["c2".into()])];
+    assert_eq!(excluded(&w), own, "one wave for each cell");
+    // the next manager repeats it word for word, which `starts` checks
+    w.sent.starts.truncate(1);
+    w.next_manager();
+    w.pass(3 * TTL);
+    assert!(excluded(&w).contains(&own[0]), "{:?}", excluded(&w));
+    w.starts();
+    // what is only missing may go anywhere
+    let (_, old) = w.only(2);
+    w.end("c3", old, kind::STOPPED, 0);
+    let last = w.sent.starts.last().unwrap();
+    assert_eq!(
+        (&last.indices, last.exclude_cells.len()),
+        (&Some(vec![2]), 0)
+    );
+}
+
 #[test]
 fn what_finds_no_room_stays_and_is_not_tried_again() {
     let mut w = three();
@@ -148,6 +181,7 @@ fn an_old_one_that_does_not_stop_is_waited_for_with_pauses() {
     assert!(w.manager.next_ms() > w.now);
 }
 
+/// An auctioneer of an earlier version does not know that a cell is excluded.
 #[test]
 fn the_same_cell_again_is_no_move() {
     let mut w = three();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use placement::Kind;
 use shared::{
     InstanceId,
-    wire::{Instance, Outcome, TaskState},
+    wire::{Event, Instance, Outcome, TaskState, kind},
 };
 use testkit::lists;
 
@@ -49,6 +49,23 @@ fn v36_v37_what_finds_no_place_is_tried_on_and_has_the_last_reason() {
     }
     let status = w.manager.status("A").unwrap();
     assert_eq!((status.given_up, status.crashed), (0, 0));
+}
+
+/// A cordoned cell advertises as before but for that, so its event says that there may be room.
+#[test]
+fn what_found_no_place_is_tried_again_when_a_cell_takes_work_again() {
+    let mut w = World::new();
+    w.put(&app("A", 1, ""));
+    let first = w.id("1-1");
+    w.outcome(&first, &[(0, "")], Outcome::Unplaced, Some("no room"));
+    w.sent = Sent::default();
+    w.pass(2_000);
+    assert!(w.starts().is_empty());
+    let mut event = Event::cell(kind::CELL_UNCORDONED, "c1");
+    event.stamp_at("c1", "2026-12-01T10:00:00.000Z");
+    w.give(ManagerInput::Event(Box::new(event)));
+    w.pass(2_000);
+    assert_eq!(w.starts(), [("1-2".to_owned(), "0".to_owned())]);
 }
 
 /// Has a manager that has just started find a task that runs on this cell.

@@ -114,8 +114,11 @@ impl Policy {
 
     /// Returns whether a cell can never take the request under this policy, whatever runs there and whatever the date,
     /// because a filter drops it for what an operator says about it (its stacks, drivers, tags, traits, volumes,
-    /// platform). Amounts are not considered.
+    /// platform), or because the request excludes it. Amounts are not considered.
     pub fn never_fits(&self, cell: &Cell, request: &Request) -> bool {
+        if request.excludes(&cell.cell) {
+            return true;
+        }
         let context = PlanContext::default();
         let lasts = |filter: &&Filter| {
             matches!(

@@ -167,3 +167,18 @@ fn a_second_plan_after_the_first_has_nothing_to_do() {
     }
     assert_eq!(plan(&pool, &movable, 100).moves, []);
 }
+
+/// The policy packs: it would start every instance on the fullest cell, which is its own.
+#[test]
+fn a_policy_that_prefers_the_own_cell_does_not_hold_an_instance_there() {
+    let (mut pool, mut movable) = (cells(&[("a1", "z1"), ("b1", "z2")]), Vec::new());
+    run(&mut pool, &mut movable, "web", 50, &[("a1", 4)]);
+    let policy = Policy::parse(
+        "name = \"packs\"\n[[stage]]\nfilter = \"memory\"\n[[stage]]\nscore = \"memory\"\nmode = \"raw\"\n[[stage]]\npick = \"lowest\"",
+    )
+    .unwrap();
+    let context = PlanContext::default();
+    let planned = pool.rebalance(movable, LoadBy::Reserved, (&policy, &context), 100);
+    assert_eq!(planned.moves.len(), 2, "{planned:?}");
+    assert_eq!(planned.after.uneven, 0);
+}

@@ -316,6 +316,7 @@ pub fn request(dice: &mut Dice, rich: bool) -> Request {
     if dice.one_in(2) {
         request.source_blob = Some(dice.of(&["blob1", "blob2", "blob3"]).into());
     }
+    request.exclude_cells = dice.some(&["cell-0", "cell-1", "cell-99"], 12);
     if rich {
         if dice.one_in(2) {
             request.owner = Some(dice.of(&OWNERS).into());

@@ -1,7 +1,7 @@
 //! Measures what instances use: the memory and processor time of all their processes, read from `/proc`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     time::{Duration, Instant},
 };
 
@@ -13,13 +13,10 @@ use shared::{
 
 use crate::ledger::RunningProcess;
 
-/// Clock ticks of each process, by its id and start time, as ids are reused.
-type Ticks = BTreeMap<(u32, u64), u64>;
-
-/// Remembers the last reading, because processor time is a difference.
+/// Remembers the last reading, because processor time is a difference: when it was, and the clock ticks until then.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    last: HashMap<(InstanceId, u32), (Instant, Ticks)>,
+    last: HashMap<(InstanceId, u32), (Instant, u64)>,
 }
 
 impl Meter {
@@ -29,18 +26,17 @@ impl Meter {
         let mut before = std::mem::take(&mut self.last);
         let mut found = Vec::new();
         for one in all {
-            let processes = processes_of(one.pid);
-            if processes.is_empty() {
+            let Some((processes, mut ticks)) = processes_of(one.pid) else {
                 continue;
-            }
+            };
             let now = Instant::now();
-            let key = |p: &Process| ((p.pid, p.started_ticks), p.cpu_ticks);
-            let ticks: Ticks = processes.iter().map(key).collect();
             let run = (one.instance, one.attempt);
             if let Some((then, earlier)) = before.remove(&run) {
+                // a process that ends while they are read may be missing from this reading
+                ticks = ticks.max(earlier);
                 let usage = Usage {
                     memory_mb: resident_mb(&processes),
-                    cpu_millis: cpu_millis(&earlier, &ticks, now - then),
+                    cpu_millis: cpu_millis(ticks - earlier, now - then),
                 };
                 found.push((*one, usage));
             }
@@ -50,18 +46,23 @@ impl Meter {
     }
 }
 
-/// Returns all processes of an instance: those below its supervisor, which is the parent of the main process and adopts
-/// orphans.
-fn processes_of(main: u32) -> Vec<Process> {
-    let Some(process) = Process::read(main) else {
-        return Vec::new();
+/// Returns all processes of an instance, and the clock ticks that they and those that have ended used: the processes
+/// below its supervisor, which is the parent of the main process and adopts orphans. None if all are gone.
+fn processes_of(main: u32) -> Option<(Vec<Process>, u64)> {
+    let process = Process::read(main)?;
+    let supervised = process.parent > 1 && process.parent != std::process::id();
+    let (processes, above) = if supervised {
+        // read before its children: one that ends in between is counted once
+        let supervisor = Process::read(process.parent)?;
+        (descendants(supervisor.pid), supervisor.ended_ticks)
+    } else {
+        let mut all = descendants(main);
+        all.push(process);
+        (all, 0)
     };
-    if process.parent > 1 && process.parent != std::process::id() {
-        return descendants(process.parent);
-    }
-    let mut all = descendants(main);
-    all.push(process);
-    all
+    let ticks = processes.iter().map(|p| p.cpu_ticks + p.ended_ticks);
+    let ticks = above + ticks.sum::<u64>();
+    (!processes.is_empty()).then_some((processes, ticks))
 }
 
 /// Returns the memory that belongs to no file, in MiB; memory that processes share is counted for each.
@@ -74,14 +75,8 @@ fn resident_mb(processes: &[Process]) -> i64 {
     i64::try_from(kib.div_ceil(1_024)).unwrap_or(i64::MAX)
 }
 
-/// Returns the processor time between two readings, in thousandths of a core. That of processes that ended in between
-/// is lost.
-fn cpu_millis(earlier: &Ticks, now: &Ticks, passed: Duration) -> i64 {
-    let used = now.iter().map(|(process, ticks)| {
-        let before = earlier.get(process).copied().unwrap_or(0);
-        ticks.saturating_sub(before)
-    });
-    let ticks: u64 = used.sum();
+/// Converts the clock ticks that were used in this time to thousandths of a core.
+fn cpu_millis(ticks: u64, passed: Duration) -> i64 {
     let in_second = rustix::param::clock_ticks_per_second().max(1);
     let passed_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1);
     let millis = ticks.saturating_mul(1_000_000) / in_second / passed_ms;
@@ -95,15 +90,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_is_counted_by_process() {
+    fn clock_ticks_are_thousandths_of_a_core() {
         let second = rustix::param::clock_ticks_per_second();
-        let earlier = Ticks::from([((1, 7), 10), ((2, 7), 1_000)]);
-        // process 2 has ended, and another one has its id
-        let now = Ticks::from([((1, 7), 10 + second), ((2, 9), second / 2)]);
-        let used = |passed| cpu_millis(&earlier, &now, Duration::from_millis(passed));
-        assert_eq!((used(1_000), used(10_000)), (1_500, 150));
-        assert_eq!(cpu_millis(&now, &now, Duration::from_secs(1)), 0);
-        assert!(cpu_millis(&earlier, &now, Duration::ZERO) > 0);
+        assert_eq!(cpu_millis(second, Duration::from_secs(1)), 1_000);
+        assert_eq!(cpu_millis(second * 3 / 2, Duration::from_secs(10)), 150);
+        assert_eq!(cpu_millis(0, Duration::from_secs(1)), 0);
+        assert!(cpu_millis(1, Duration::ZERO) > 0);
+    }
+
+    /// As scripts do that call one program after the other: none of them is there at two readings.
+    #[test]
+    fn the_time_of_processes_that_have_ended_in_between_counts() {
+        let script = "while :; do sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'; done";
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let own = || Process::read(child.id()).unwrap().cpu_ticks;
+        let (deadline, mut ticks) = (Instant::now() + Duration::from_secs(60), 0);
+        while ticks < own() + 20 {
+            assert!(Instant::now() < deadline, "{ticks} ticks");
+            ticks = processes_of(child.id()).unwrap().1;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

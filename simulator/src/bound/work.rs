@@ -222,6 +222,7 @@ fn key(request: &Request) -> Key<'_> {
         &request.placement_tags[..],
         &request.volume_drivers,
         &request.volumes_from,
+        &request.exclude_cells,
     ];
     let rare = (
         &request.traits,

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::Request;
 use serde_json::Value;
-use shared::wire::{Instance, InstanceState, format_indices, instance_id};
+use shared::{
+    AttemptId,
+    wire::{Instance, InstanceState, format_indices, instance_id},
+};
 
 use super::{
     instances::{self, Answers},
@@ -111,7 +114,15 @@ fn is_own(requests: &[&Request], instance: &Instance) -> bool {
     requests.iter().any(|request| {
         let (kind, index) = (instance.kind, instance.index);
         instance_id(&request.id, &request.app, kind, index) == instance.instance
+            || is_attempt(request, instance)
     })
+}
+
+/// Returns whether an instance was started by a manager for a stored request of the same id and app.
+fn is_attempt(request: &Request, instance: &Instance) -> bool {
+    let of = instance.request.as_ref();
+    let attempt = of.and_then(|id| AttemptId::parse(id.as_str()));
+    instance.app == request.app && attempt.is_some_and(|attempt| attempt.id == request.id)
 }
 
 fn message(there: &BTreeMap<&str, Existing>) -> String {
@@ -229,6 +240,14 @@ mod tests {
         let own = request(&json!({"id": "r-1", "instances": 2}));
         assert_eq!(refusal(&[own], &answers), None);
         let other = request(&json!({"id": "r-2", "instances": 2}));
+        assert!(refusal(&[other], &answers).is_some());
+        // of a stored one, too
+        let attempt = "t-0000000b-1-r-2".parse().unwrap();
+        answers.instances[0].instance.request = Some(attempt);
+        answers.queued.clear();
+        let repeat = request(&json!({"id": "r-2"}));
+        assert_eq!(refusal(&[repeat], &answers), None);
+        let other = request(&json!({"id": "r-3"}));
         assert!(refusal(&[other], &answers).is_some());
     }
 }

@@ -111,7 +111,10 @@ fn unknown_field(body: &Value, own: &[&str]) -> Option<String> {
             Some("crash" | "update") => {
                 "; `vendue app put` takes it, and keeps the app running".into()
             }
-            _ => fields::hint(&field, fields::names::<Request>()),
+            Some(stored) if STORED_FIELDS.contains(&stored) => {
+                "; a task of `vendue task run` may have it".into()
+            }
+            _ => fields::hint(&field, &[fields::names::<Request>(), own].concat()),
         };
         Some(format!("{at}{field}: no request has this field{hint}"))
     };
@@ -168,6 +171,10 @@ mod tests {
                 r#"{"app":"a","memory_mb":1,"disk_mb":1,"run":{"command":["x"],"comand":1}}"#,
                 "web.json: run: it has a field that is none of command, env, port, secrets, source",
             ),
+            (
+                r#"{"app":"a","memory_mb":1,"disk_mb":1,"retries":2}"#,
+                "web.json: retries: no request has this field; a task of `vendue task run` may have it",
+            ),
             ("[]", "an array of 0 requests"),
             (r#"[{"app":"a"}]"#, "every request is invalid"),
         ];
@@ -176,6 +183,14 @@ mod tests {
             assert!(error.to_string().contains(expected), "{text}: {error}");
             assert!(error.downcast_ref::<Usage>().is_some(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_field_of_a_task_is_told_which_one_it_resembles() {
+        let text = r#"{"app":"a","memory_mb":1,"disk_mb":1,"timout":"1s"}"#;
+        let error = check_with("task.json", text, &STORED_FIELDS).unwrap_err();
+        let expected = "timout: no request has this field; did you mean \"timeout\"?";
+        assert!(error.to_string().ends_with(expected), "{error}");
     }
 
     #[test]

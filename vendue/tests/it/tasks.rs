@@ -1,6 +1,10 @@
 //! Tasks and durable requests, as people and programs use them.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process::Stdio,
+};
 
 use serde_json::{Value, json};
 
@@ -128,6 +132,10 @@ async fn an_error_about_one_task_does_not_hide_the_others() {
     assert!(!shown.out.contains('\x1b'), "{:?}", shown.out);
     up.run(&["task", "result", "nobody", "clears"])
         .expect(1, &["nobody: no stored request has the id", "succeeded"]);
+    up.run(&["task", "cancel", "clears"])
+        .expect(0, &["clears had already ended"]);
+    up.run(&["task", "list", "--app", "nope"])
+        .expect(0, &["no task of nope is known"]);
     let ids = ["nobody", "long", "clears"];
     let said = up.run(&[["task", "cancel"].as_slice(), &ids, &["--output", "json"]].concat());
     let said = said.expect(1, &[]).json();
@@ -207,6 +215,18 @@ async fn a_durable_start_needs_a_manager() {
         .expect(0, &["placed"]);
     assert_eq!(up.json(&["task", "show", id])["task"]["placed"], 3);
     up.run(&["wait", "web"]).expect(0, &["3 running"]);
+    // its sender may not have heard the answer
+    let dir = tempfile::tempdir().unwrap();
+    let request = json!({ "id": "once", "app": "once", "memory_mb": 16, "disk_mb": 16,
+        "run": { "command": ["sleep", "1000"] } });
+    let once = file(&dir, "once.json", &request);
+    up.run(&["start", "--durable", &once]).expect(0, &["once"]);
+    up.run(&["wait", "once"]).expect(0, &["1 running"]);
+    up.run(&["start", "--durable", &once])
+        .expect(0, &["once is already stored"]);
+    let twice = file(&dir, "twice.json", &json!([request, request]));
+    up.run(&["start", "--durable", &twice])
+        .expect(2, &["id: \"once\", twice,"]);
     let without = Up::with(&["--cells", "1", "--no-manager"]);
     without
         .run(&["start", "--durable", "examples/web.json"])
@@ -266,4 +286,35 @@ async fn a_task_on_a_cell_that_is_drained_is_stopped_and_not_repeated() {
     up.run(&["task", "wait", "long", "--timeout", "1m"])
         .expect(1, &["it was stopped"]);
     assert_eq!(up.json(&["task", "show", "long"])["task"]["attempts"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_ends_a_wait_and_no_task() {
+    if is_old_server() {
+        return;
+    }
+    let (up, dir) = (Up::with(&["--cells", "1"]), tempfile::tempdir().unwrap());
+    let long = file(&dir, "long.json", &task("long", "sleep 1000"));
+    let mut command = up.command(&["task", "run", &long, "--wait"]);
+    let mut waits = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(waits.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("stored: long") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "it has ended");
+    }
+    let pid = rustix::process::Pid::from_child(&waits);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(waits.wait().unwrap().code(), Some(130));
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("what is stored goes on"), "{rest}");
+    until("the task to run", || {
+        let shown = up.json(&["task", "show", "long"]);
+        let runs = shown["task"]["state"] == "running";
+        runs.then_some(()).ok_or(shown.to_string())
+    })
+    .await;
+    up.run(&["task", "cancel", "long"]).expect(0, &[]);
+    up.run(&["task", "wait", "long"]).expect(1, &["cancelled"]);
 }

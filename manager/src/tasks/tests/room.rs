@@ -93,3 +93,31 @@ fn what_is_cancelled_while_it_waits_does_not_hold_up_the_others() {
     assert_eq!(world.state("t3"), TaskState::Running);
     assert_eq!(world.tasks.waiting(), 0);
 }
+
+/// One that fits nowhere holds up only those that fit nowhere either.
+#[test]
+fn whatever_decides_where_a_request_fits_makes_another_shape() {
+    let shape = |more: &str| {
+        let body = format!(r#"{{"app":"a","memory_mb":1,"disk_mb":1{more}}}"#);
+        crate::tasks::entry::shape(&serde_json::from_str(&body).unwrap())
+    };
+    let plain = shape("");
+    for more in [
+        r#","kind":"task""#,
+        r#","volumes_from":["v"]"#,
+        r#","min_platform":{"7.0":"20260101T000000Z"}"#,
+        r#","far":["app:b"]"#,
+        r#","strict":true"#,
+        r#","exclude_cells":["c1"]"#,
+        r#","overcommit":{"cpu":1.0}"#,
+        r#","objective":"r.TotalMemoryMB""#,
+    ] {
+        assert_ne!(shape(more), plain, "{more}");
+    }
+    for more in [
+        r#","id":"x","version":"v2","owner":"o","tags":{"a":"b"}"#,
+        r#","instances":3"#,
+    ] {
+        assert_eq!(shape(more), plain, "{more}");
+    }
+}

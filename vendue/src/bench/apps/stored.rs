@@ -3,9 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use async_nats::jetstream::{
-    self,
-    stream::{Config, DiscardPolicy, StorageType},
+use async_nats::{
+    Subscriber,
+    jetstream::{
+        self,
+        stream::{Config, DiscardPolicy, StorageType},
+    },
 };
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -41,19 +44,12 @@ fn request(kind: &str, number: u32) -> Value {
 pub(super) async fn tasks(global: &Global, sizes: Divided) -> anyhow::Result<TasksTime> {
     let (cells, count) = (sizes.of(100, 2), sizes.of(1_000, 10));
     let fleet = Fleet::start(global, &[Cells::new(0, cells)]).await?;
-    let (client, subjects) = (&fleet.cluster.bus.client, &fleet.cluster.subjects);
-    let ended = subjects.event(kind::TASK_ENDED, "*", "*");
-    let mut ended = client.subscribe(ended).await?;
-    client.flush().await?;
+    let mut ends = ends(&fleet.cluster).await?;
     note(format_args!("running {count} tasks"));
     let from = Instant::now();
     let submit = store(&fleet.cluster, "task", count);
     let all_ended = async {
-        for _ in 0..count {
-            let next = timeout(PATIENCE, ended.next()).await;
-            next.context("no task ended")?
-                .context("the connection was closed")?;
-        }
+        until_ended(&mut ends, count).await?;
         anyhow::Ok(from.elapsed())
     };
     let (submitted, took) = tokio::join!(submit, all_ended);
@@ -65,15 +61,38 @@ pub(super) async fn tasks(global: &Global, sizes: Divided) -> anyhow::Result<Tas
     })
 }
 
+/// Subscribes to the ends of stored requests.
+async fn ends(cluster: &Cluster) -> anyhow::Result<Subscriber> {
+    let subject = cluster.subjects.event(kind::TASK_ENDED, "*", "*");
+    let ends = cluster.bus.client.subscribe(subject).await?;
+    cluster.bus.client.flush().await?;
+    Ok(ends)
+}
+
+/// Waits until this many stored requests have ended.
+async fn until_ended(ends: &mut Subscriber, count: u32) -> anyhow::Result<()> {
+    for _ in 0..count {
+        let next = timeout(PATIENCE, ends.next()).await;
+        next.context("no stored request ended")?
+            .context("the connection was closed")?;
+    }
+    Ok(())
+}
+
 /// Measures how many single durable requests are acknowledged per second, each of which waits for the disk, and what
-/// the server itself achieves on that disk.
+/// the server itself achieves on that disk: half of that before and half after, as others may use the disk, too.
 pub(super) async fn durable(global: &Global, sizes: Divided) -> anyhow::Result<DurableRate> {
     let (cells, count) = (sizes.of(100, 2), sizes.of(5_000, 50));
     let cells_of = [Cells::new(0, cells)];
     let fleet = Fleet::start_with(global, &cells_of, STORE_SAFELY).await?;
     note(format_args!("storing {count} messages and then requests"));
-    let published = publish(&fleet.cluster, count).await?;
+    let mut ends = ends(&fleet.cluster).await?;
+    let before = publish(&fleet.cluster, count / 2).await?;
     let stored = store(&fleet.cluster, "lrp", count).await?;
+    // the ends of the last ones are still being stored
+    until_ended(&mut ends, count).await?;
+    let after = publish(&fleet.cluster, count - count / 2).await?;
+    let published = before + after;
     let rate = |took: Duration| f64::from(count) / took.as_secs_f64();
     Ok(DurableRate {
         cells,

@@ -7,6 +7,7 @@ use placement::{Move, Rate};
 use serde::Serialize;
 use shared::wire::{AppMove, AppMoved, MoveState, to_bytes};
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     cluster::{Cluster, Peer, TIMEOUT, short_name},
@@ -25,6 +26,7 @@ pub(super) struct Moved {
     app: String,
     index: u32,
     from: String,
+    /// `moving`: no manager said how it ended.
     state: MoveState,
     /// Where it runs now, if it was moved.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,11 +46,17 @@ impl Moved {
 pub(super) struct Moves<'a> {
     cluster: &'a Cluster,
     rate: Rate,
+    stop: &'a CancellationToken,
 }
 
 impl<'a> Moves<'a> {
-    pub(super) fn new(cluster: &'a Cluster, rate: Rate) -> Self {
-        Self { cluster, rate }
+    /// No move begins after `stop` is cancelled.
+    pub(super) fn new(cluster: &'a Cluster, rate: Rate, stop: &'a CancellationToken) -> Self {
+        Self {
+            cluster,
+            rate,
+            stop,
+        }
     }
 
     /// Returns the results of the moves that were begun; after a failed one, no further move is begun.
@@ -56,13 +64,16 @@ impl<'a> Moves<'a> {
         let mut results: Vec<Moved> = Vec::new();
         let mut next = Instant::now();
         for some in moves.chunks(self.rate.count as usize) {
-            let wait = sleep_until(next);
+            let wait = self.stop.run_until_cancelled(sleep_until(next));
             with_progress("waiting for the time of the next move", wait).await;
+            if self.stop.is_cancelled() {
+                break;
+            }
             next = Instant::now() + self.rate.per.0;
             let begun = results.len();
             let one = |(n, one): (usize, &Move)| {
                 note(format_args!(
-                    "{} of {}: moving {} {} from {} to {}",
+                    "{} of {}: moving {} {} from {}; {} is planned",
                     begun + n + 1,
                     moves.len(),
                     one.app,
@@ -88,6 +99,8 @@ impl<'a> Moves<'a> {
         let answer = self.until_ended(&one).await;
         let (state, cell, reason) = match answer {
             Ok(answer) => (answer.state, answer.cell, answer.reason),
+            // the manager that acts next leaves one of the two instances
+            Err(error) if is_silence(&error) => (MoveState::Moving, None, Some(error.to_string())),
             Err(error) => (MoveState::Failed, None, Some(error.to_string())),
         };
         Moved {
@@ -146,11 +159,12 @@ fn tell(moved: &Moved) {
     let Moved {
         app, index, from, ..
     } = moved;
-    match (&moved.cell, &moved.reason) {
+    let reason = moved.reason.as_deref().unwrap_or("the move failed");
+    match (&moved.cell, moved.state) {
         (Some(cell), _) => note(format_args!("{app} {index} runs on {cell}")),
-        (None, reason) => note(format_args!(
-            "{app} {index} stays on {from}: {}",
-            reason.as_deref().unwrap_or("the move failed")
+        (None, MoveState::Moving) => note(format_args!(
+            "{app} {index}: not known whether it was moved; the manager that acts next leaves one instance of it: {reason}"
         )),
+        (None, _) => note(format_args!("{app} {index} stays on {from}: {reason}")),
     }
 }

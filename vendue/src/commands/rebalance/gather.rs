@@ -71,7 +71,8 @@ pub(super) async fn gather(cluster: &Cluster, only: &[String]) -> anyhow::Result
     let mut apps = Vec::new();
     for status in listed.apps.into_iter().filter(wanted) {
         match why_not(&status) {
-            None if status.deleted || status.stopped => {}
+            // nothing of it is to run, which matters only to who names it
+            Some(STOPPED) if only.is_empty() => {}
             None => apps.push(status),
             Some(why) => left_out.push(LeftOut {
                 app: status.app,
@@ -105,10 +106,13 @@ fn check_known(only: &[String], apps: &[AppStatus]) -> anyhow::Result<()> {
     }
 }
 
-/// Explains why no instance of an app is moved now; none also for apps that are not to run.
+/// Why nothing of an app that is not to run is moved.
+const STOPPED: &str = "it is stopped";
+
+/// Explains why no instance of an app is moved now.
 fn why_not(status: &AppStatus) -> Option<&'static str> {
     if status.deleted || status.stopped {
-        return None;
+        return Some(STOPPED);
     }
     if status.went_back {
         return Some("it is to be put again");
@@ -232,6 +236,7 @@ mod tests {
     fn an_app_that_changes_is_left_as_it_is() {
         assert_eq!(why_not(&status(json!({}))), None);
         assert!(why_not(&status(json!({"rollout": "running"}))).is_some());
+        assert_eq!(why_not(&status(json!({"stopped": true}))), Some(STOPPED));
         assert!(why_not(&status(json!({"went_back": true}))).is_some());
     }
 

@@ -3,11 +3,15 @@
 mod apply;
 mod gather;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use comfy_table::Cell;
 use placement::{Evenness, LoadBy, Move, MoveReason, PlanContext, Rate, Rebalance};
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 use self::{
     apply::{Moved, Moves},
@@ -24,8 +28,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Only apps that a manager keeps running are moved, and only by --apply. A new instance is healthy \
-                  before the old one is stopped. The first move that fails ends it; Ctrl-C ends it, too, and a move that \
-                  has begun is completed.\n\n\
+                  before the old one is stopped. The first move that fails ends it. After Ctrl-C no further move begins, \
+                  and those that have begun are waited for; another Ctrl-C ends at once, and the manager completes them.\n\n\
                   Example: vendue rebalance --apply --rate 2/30s"
 )]
 pub(crate) struct RebalanceArgs {
@@ -56,6 +60,16 @@ pub(crate) struct RebalanceArgs {
     /// Policy that chooses the new cells: a preset's name or a file [default: the auctioneer's]
     #[arg(long, value_name = "NAME|FILE")]
     policy: Option<String>,
+    /// Whether moves have begun, and whether Ctrl-C was pressed since.
+    #[arg(skip)]
+    moves: Stop,
+}
+
+/// How Ctrl-C ends the moves.
+#[derive(Debug, Default)]
+struct Stop {
+    begun: AtomicBool,
+    pressed: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -85,12 +99,21 @@ struct Document<'a> {
 }
 
 impl RebalanceArgs {
-    /// Notes that Ctrl-C ends the moves, except for those that have begun.
+    /// Lets no further move begin. Returns whether those that have begun are waited for.
+    pub(crate) fn stop(&self) -> bool {
+        let begun = self.moves.begun.load(Ordering::Relaxed);
+        if begun {
+            note("no further move begins; waiting for those that have begun (Ctrl-C ends at once)");
+            self.moves.pressed.cancel();
+        }
+        begun
+    }
+
+    /// Notes that moves go on without this command.
     pub(crate) fn note_interrupted(&self) {
-        if self.apply {
+        if self.moves.begun.load(Ordering::Relaxed) {
             note(
-                "no further move begins; one that has begun is completed by the manager: `vendue rebalance --plan` \
-                 shows what is left",
+                "a move that has begun is completed by the manager: `vendue rebalance --plan` shows what is left",
             );
         }
     }
@@ -121,14 +144,17 @@ pub(crate) async fn rebalance(global: &Global, args: &RebalanceArgs) -> anyhow::
     let mut results = None;
     let mut measured = None;
     if args.apply && !planned.moves.is_empty() {
-        let moves = Moves::new(&cluster, args.rate);
+        args.moves.begun.store(true, Ordering::Relaxed);
+        let moves = Moves::new(&cluster, args.rate, &args.moves.pressed);
         results = Some(moves.carry_out(&planned.moves).await);
         // moves are advertised at once: the figures are those of the cluster, not of the plan
-        let now = gather::gather(&cluster, &args.app).await?;
-        measured = Some(plan(&now, args, &policy).await.before);
+        match gather::gather(&cluster, &args.app).await {
+            Ok(now) => measured = Some(plan(&now, args, &policy).await.before),
+            Err(error) => note(format_args!("the figures now are not known: {error}")),
+        }
     }
     if people {
-        if let (Some(results), Some(measured)) = (&results, measured) {
+        if let Some(results) = &results {
             print_results(results, planned.moves.len(), planned.before, measured)?;
         } else if !args.apply && !planned.moves.is_empty() {
             note("nothing was moved: --apply moves");
@@ -146,8 +172,21 @@ pub(crate) async fn rebalance(global: &Global, args: &RebalanceArgs) -> anyhow::
             measured,
         })?;
     }
-    let failed = results.is_some_and(|results| results.iter().any(|moved| !moved.is_done()));
-    Ok(if failed { Exit::Failed } else { Exit::Ok })
+    Ok(match results {
+        Some(results) => exit(&results, planned.moves.len()),
+        None => Exit::Ok,
+    })
+}
+
+/// Returns the exit code: failed, or ended by Ctrl-C before all was done, or success.
+fn exit(results: &[Moved], planned: usize) -> Exit {
+    if results.iter().any(|moved| !moved.is_done()) {
+        Exit::Failed
+    } else if results.len() < planned {
+        Exit::Interrupted
+    } else {
+        Exit::Ok
+    }
 }
 
 async fn plan(gathered: &Gathered, args: &RebalanceArgs, policy: &placement::Policy) -> Rebalance {
@@ -244,7 +283,7 @@ fn print_results(
     results: &[Moved],
     planned: usize,
     before: Evenness,
-    measured: Evenness,
+    measured: Option<Evenness>,
 ) -> anyhow::Result<()> {
     let done = results.iter().filter(|moved| moved.is_done()).count();
     output::say(format_args!(
@@ -252,13 +291,12 @@ fn print_results(
         done,
         counted(planned, "move")
     ))?;
-    let moves = counted(done, "move");
-    print_evenness(before, Some((moves.as_str(), measured)))?;
+    if let Some(measured) = measured {
+        let moves = counted(done, "move");
+        print_evenness(before, Some((moves.as_str(), measured)))?;
+    }
     if done < planned {
-        note(
-            "a failed move leaves the old instance where it is; `vendue rebalance --plan` shows what is left, and --apply \
-             goes on",
-        );
+        note("`vendue rebalance --plan` shows what is left, and --apply goes on");
     }
     Ok(())
 }

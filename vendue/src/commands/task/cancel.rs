@@ -1,12 +1,12 @@
 //! `task cancel`: waiting tasks are not started, running ones are stopped.
 
-use shared::wire::{TaskStatus, TaskStored};
+use shared::wire::{TaskState, TaskStatus, TaskStored};
 
 use super::{PATIENCE, Which, about_each, known, list};
 use crate::{
     cluster::Cluster,
     context::{Exit, Format, Global},
-    output,
+    output::{self, note},
 };
 
 #[derive(Debug, clap::Args)]
@@ -37,7 +37,12 @@ pub(super) async fn cancel(global: &Global, args: &CancelArgs) -> anyhow::Result
     if !tasks.is_empty() {
         list::print(&tasks)?;
     } else if cancelled.errors.is_empty() {
-        output::note("the app has no task to cancel");
+        note("the app has no task to cancel");
+    }
+    for task in tasks.iter().filter(|task| task.state.is_over()) {
+        if task.state != TaskState::Cancelled {
+            note(format_args!("{} had already ended", task.id));
+        }
     }
     cancelled.tell_errors();
     Ok(cancelled.exit())

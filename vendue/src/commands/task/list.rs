@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use comfy_table::{Cell, Color};
+use placement::Kind;
 use shared::{
     clock::millis,
     wire::{TaskState, TaskStatus},
@@ -35,7 +36,12 @@ pub(super) async fn list(global: &Global, args: &ListArgs) -> anyhow::Result<Exi
         return Ok(Exit::Ok);
     }
     if listed.tasks.is_empty() {
-        note("no tasks; `vendue task run FILE` runs some");
+        match &args.app {
+            Some(app) => note(format_args!(
+                "no task of {app} is known; results are kept for an hour"
+            )),
+            None => note("no tasks; `vendue task run FILE` runs some"),
+        }
         return Ok(Exit::Ok);
     }
     print(&listed.tasks)?;
@@ -60,10 +66,10 @@ pub(super) fn print(tasks: &[TaskStatus]) -> anyhow::Result<()> {
             state(task.state),
             Cell::new(exit(task)),
             Cell::new(task.cell.as_deref().unwrap_or("-")),
-            Cell::new(task.attempts),
+            Cell::new(attempts(task).map_or("-".into(), |count| count.to_string())),
             Cell::new(age(now_ms.saturating_sub(task.submitted_ms))),
             Cell::new(took(task).map_or("-".into(), age)),
-            Cell::new(task.why.as_deref().map_or(String::new(), printable)),
+            Cell::new(why(task).map_or(String::new(), printable)),
         ]);
     }
     Ok(table.print()?)
@@ -72,6 +78,18 @@ pub(super) fn print(tasks: &[TaskStatus]) -> anyhow::Result<()> {
 /// Returns how long its last run took, in milliseconds.
 pub(super) fn took(task: &TaskStatus) -> Option<u64> {
     Some(task.ended_ms?.saturating_sub(task.started_ms?))
+}
+
+/// Returns how often it has run; none if it is not a task, of which cells count the runs.
+pub(super) fn attempts(task: &TaskStatus) -> Option<u32> {
+    (task.kind == Kind::Task).then_some(task.attempts)
+}
+
+/// Returns why it waits or has failed, or that it is being ended.
+pub(super) fn why(task: &TaskStatus) -> Option<&str> {
+    let ends = task.cancelled && !task.state.is_over();
+    let why = ends.then_some("cancelled; it is being stopped");
+    why.or(task.why.as_deref())
 }
 
 /// Returns its exit code, or the signal that ended it.

@@ -57,6 +57,15 @@ enum TaskCommand {
 }
 
 impl TaskArgs {
+    /// Notes that Ctrl-C ends no task.
+    pub(crate) fn note_interrupted(&self) {
+        if matches!(self.command, TaskCommand::Run(_) | TaskCommand::Wait(_)) {
+            note(
+                "what is stored goes on: `vendue task list` shows it, `vendue task cancel` ends it",
+            );
+        }
+    }
+
     /// Runs the subcommand.
     pub(crate) async fn run(&self, global: &Global) -> anyhow::Result<Exit> {
         match &self.command {

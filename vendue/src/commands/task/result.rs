@@ -1,6 +1,7 @@
 //! `task show` and `task result`.
 
-use shared::wire::{AppAction, TaskShown, TaskState, TaskStatus};
+use placement::Kind;
+use shared::wire::{AppAction, TaskShown, TaskStatus};
 
 use super::{Answers, Which, about_each, check_id, known, list};
 use crate::{
@@ -89,8 +90,9 @@ fn print_results(shown: &Answers<TaskShown>) -> anyhow::Result<()> {
             print_one(&one.task)?;
             match &one.output {
                 Some(output) => print_output(output)?,
-                None if one.task.state.is_over() => {
-                    note("its output is missing: no manager was there when it ended");
+                // of what did not run or was lost nobody has any
+                None if one.task.exit_code.is_some() || one.task.signal.is_some() => {
+                    note("its output is missing: no manager received it");
                 }
                 None => {}
             }
@@ -120,9 +122,9 @@ fn print_one(task: &TaskStatus) -> anyhow::Result<()> {
         ("app", task.app.clone()),
         ("kind", task.kind.to_string()),
         ("state", task.state.to_string()),
-        ("attempts", task.attempts.to_string()),
     ];
-    if task.state != TaskState::Waiting {
+    rows.extend(list::attempts(task).map(|count| ("attempts", count.to_string())));
+    if task.kind == Kind::Task && task.state.is_over() {
         rows.push(("exit", list::exit(task)));
     }
     rows.extend(task.cell.clone().map(|cell| ("cell", cell)));
@@ -133,7 +135,7 @@ fn print_one(task: &TaskStatus) -> anyhow::Result<()> {
     rows.extend(task.started_ms.map(|ms| ("started", time(ms))));
     rows.extend(task.ended_ms.map(|ms| ("ended", time(ms))));
     rows.extend(list::took(task).map(|ms| ("took", age(ms))));
-    rows.extend(task.why.as_deref().map(|why| ("why", printable(why))));
+    rows.extend(list::why(task).map(|why| ("why", printable(why))));
     let mut table = Table::new(&["FIELD", "VALUE"]).text("VALUE");
     for (field, value) in rows {
         table.add_row([field.to_owned(), value]);

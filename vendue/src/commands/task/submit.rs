@@ -1,6 +1,9 @@
 //! Submits requests that managers are to store, and shows the results.
 
+use std::collections::BTreeSet;
+
 use futures_util::{StreamExt, stream};
+use placement::Invalid;
 use serde::Serialize;
 use serde_json::Value;
 use shared::wire::{TaskStatus, TaskStored, code, to_bytes};
@@ -8,7 +11,7 @@ use shared::wire::{TaskStatus, TaskStored, code, to_bytes};
 use super::{Error, PATIENCE, list};
 use crate::{
     cluster::{Cluster, Peer},
-    context::{Exit, Format, failure_code},
+    context::{Exit, Format, Usage, failure_code},
     output::{self, note, with_progress},
 };
 
@@ -81,6 +84,7 @@ pub(super) async fn submit(
     requests: Vec<Value>,
     to: &impl Fn(&str) -> String,
 ) -> anyhow::Result<Vec<Submitted>> {
+    check_ids(&requests)?;
     let one = async |request: Value| {
         let id = request["id"].as_str().unwrap_or_default().to_owned();
         if let Err(mut invalid) = shared::check_stored_id(&id) {
@@ -110,6 +114,23 @@ pub(super) async fn submit(
     }
 }
 
+/// Refuses requests of which two have the same id: only one of them would be carried out.
+fn check_ids(requests: &[Value]) -> anyhow::Result<()> {
+    let mut known = BTreeSet::new();
+    let ids = requests.iter().filter_map(|request| request["id"].as_str());
+    match ids.into_iter().find(|id| !known.insert(*id)) {
+        None => Ok(()),
+        Some(id) => {
+            let expected = "another id for each request, or none";
+            Err(Usage::invalid(Invalid::new(
+                "id",
+                format!("{id:?}, twice,"),
+                expected,
+            )))
+        }
+    }
+}
+
 /// Shows the results.
 pub(super) fn report(cluster: &Cluster, submitted: &[Submitted]) -> anyhow::Result<Exit> {
     if cluster.format == Format::Json {
@@ -122,7 +143,10 @@ pub(super) fn report(cluster: &Cluster, submitted: &[Submitted]) -> anyhow::Resu
     }
     tell_failed(submitted);
     for one in submitted.iter().filter(|one| one.changed == Some(false)) {
-        note(format_args!("{} is already stored", one.id));
+        note(format_args!(
+            "{} is already stored: the same id is the same request, which is not started again",
+            one.id
+        ));
     }
     Ok(exit(submitted))
 }
@@ -179,6 +203,24 @@ mod tests {
         assert_eq!(of(&[]), Exit::Ok);
         assert_eq!(of(&[code::CONFLICT]), Exit::Failed);
         assert_eq!(of(&[code::CONFLICT, code::INVALID_REQUEST]), Exit::BadUsage);
+    }
+
+    #[test]
+    fn an_id_that_is_there_twice_is_refused() {
+        let requests = |ids: &[&str]| -> Vec<Value> {
+            ids.iter()
+                .map(|id| serde_json::json!({ "id": id }))
+                .collect()
+        };
+        assert!(check_ids(&requests(&["a", "b"])).is_ok());
+        let error = check_ids(&requests(&["a", "b", "a"])).unwrap_err();
+        assert!(error.is::<Usage>());
+        assert!(
+            error
+                .to_string()
+                .starts_with("id: \"a\", twice, is not allowed"),
+            "{error}"
+        );
     }
 
     #[test]

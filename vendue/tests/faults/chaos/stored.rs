@@ -56,7 +56,9 @@ impl Stored {
     /// Asks managers until one has stored it; every other one as a durable request.
     pub(crate) fn submit(&self, number: usize) {
         let (stored, id) = (self.clone(), format!("stored-{number}"));
-        let script = format!("echo {id} >> {}; sleep 0.2", self.file().display());
+        // longer than faults last, too
+        let seconds = ["0.2", "1", "5"][number / 2 % 3];
+        let script = format!("echo {id} >> {}; sleep {seconds}", self.file().display());
         let body = json!({ "id": id, "app": "stored", "kind": "task", "memory_mb": 16, "disk_mb": 1,
             "run": { "command": ["sh", "-c", script] } });
         let subjects = &self.desk.observer.subjects;
