@@ -168,8 +168,8 @@ fn an_unknown_score_is_told_all_that_there_are() {
     let error = Policy::parse(text).unwrap_err();
     assert_eq!(
         error.message,
-        "unknown score \"memroy\"; expected one of resources, starting, app-instances, tasks, index, \
-         memory, disk, platform, reboot, owner, random, hardware, fragmentation, objective"
+        "unknown score \"memroy\"; expected one of resources, starting, app-instances, tasks, preferred, \
+         index, memory, disk, platform, reboot, owner, random, hardware, fragmentation, objective"
     );
     assert_eq!(error.nearest.as_deref(), Some("memory"));
 }
