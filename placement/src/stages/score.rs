@@ -3,12 +3,12 @@
 use crate::{
     auction_view::AuctionView,
     cell::Cell,
-    fragmentation,
+    fragmentation::{self, Fragments},
     free::Free,
     objective::{Facts, JobFacts, Objective},
     policy::{Combine, Mode, Score, Term},
     request::Job,
-    resource_name::mean_used,
+    resource_name::{ResourceName, mean_used},
     resources::used_after,
     stages::narrow,
     tie,
@@ -43,15 +43,9 @@ pub(crate) fn term(
             steps,
             scarce_below,
         } => {
-            let (work, request) = (view.expected, &job.request);
-            let scarcity = scarce_below.map_or(1.0, |below| {
-                let mean = view.mean_free(&fragments.of);
-                mean.scarcity(&fragments.of, work, below)
-            });
+            let scarcity = scarcity(&fragments.of, *scarce_below, view);
             each(&|_, cell| {
-                let free = Free::of(cell);
-                let before = fragments.on(&free, work);
-                let gradient = fragmentation::gradient(fragments, before, &free, request, work);
+                let gradient = gradient(fragments, &Free::of(cell), view, job);
                 scarcity * fragmentation::score(gradient, *steps)
             })
         }
@@ -91,6 +85,17 @@ pub(crate) fn term(
             }
         }
     }
+}
+
+/// Returns what the score of gradients is multiplied by.
+fn scarcity(of: &ResourceName, scarce_below: Option<f64>, view: &AuctionView<'_>) -> f64 {
+    let scarcity = |below| view.mean_free(of).scarcity(of, view.expected, below);
+    scarce_below.map_or(1.0, scarcity)
+}
+
+fn gradient(fragments: &Fragments, free: &Free<'_>, view: &AuctionView<'_>, job: &Job) -> f64 {
+    let before = fragments.on(free, view.expected);
+    fragmentation::gradient(fragments, before, free, &job.request, view.expected)
 }
 
 /// Returns what a term is multiplied by, or raised to.
