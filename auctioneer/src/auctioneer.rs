@@ -135,9 +135,13 @@ impl Auctioneer {
                 // bids in time, joined cells and settled instances all come with a report, whatever its kind
                 self.reported(kind, received);
             }
-            Input::Simulated(SimulatedInput::Report { kind, report }) => {
-                let counters = &mut parts.turn.counters;
-                let received = parts.feed.receive_parsed(now_ms, kind, report, counters);
+            Input::Simulated(SimulatedInput::Report {
+                kind,
+                report,
+                since,
+            }) => {
+                let (feed, counters) = (&mut parts.feed, &mut parts.turn.counters);
+                let received = feed.receive_parsed(now_ms, kind, report, since, counters);
                 self.reported(kind, received);
             }
             Input::Simulated(SimulatedInput::Unchanged { auction, except }) => {
