@@ -1,11 +1,11 @@
-//! What a start costs an auctioneer: `start_cost POLICY [CELLS] [ARRAYS]`, for
+//! What a start costs an auctioneer: `start_cost POLICY [CELLS] [ARRAYS] [whole]`, for
 //!
 //! ```text
 //! valgrind --tool=callgrind --toggle-collect='*measured*' start_cost dea
 //! ```
 //!
-//! Cells with 50 apps each answer in their own bytes, and advertise once after each array of 1,000 requests. Counted is
-//! what the auctioneer does: its state machine, and what reads and writes its messages, without the NATS client.
+//! Cells with 50 apps each answer in their own bytes, and advertise once after each array of 1,000 requests: what has
+//! changed or, with `whole`, everything. Counted is what the auctioneer does: its state machine, and what reads and writes its messages, without the NATS client.
 #![allow(clippy::print_stdout, missing_docs)] // a program for people
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use rep::{
     ledger::Ledger,
 };
 use shared::{
-    Incarnation, InstanceId,
+    AuctionId, Incarnation, InstanceId,
     wire::{Acceptance, Work, read, to_bytes},
 };
 use uuid::Uuid;
@@ -39,10 +39,12 @@ const PAUSE_MS: u64 = 100;
 struct Node {
     machine: CellMachine,
     executor: Simulated,
+    /// Whether it reports everything, not what has changed.
+    whole: bool,
 }
 
 impl Node {
-    fn new(number: usize) -> Self {
+    fn new(number: usize, whole: bool) -> Self {
         let mut total = Resources::new(1 << 24, 1 << 24, 100_000);
         total.cpu_millis = 1 << 20;
         let mut cell = Cell::new(format!("cell-{number}"), total);
@@ -59,7 +61,16 @@ impl Node {
         Self {
             machine: CellMachine::new(ledger, settings, 0),
             executor: Simulated::new(SimulatedConfig::default()),
+            whole,
         }
+    }
+
+    fn bid(&self, now_ms: u64, auction: AuctionId) -> Option<Bytes> {
+        Some(match self.machine.bid(now_ms, auction)? {
+            CellBid::Unchanged(bid) => to_bytes(&bid),
+            CellBid::Change(change) if !self.whole => to_bytes(&*change),
+            _ => to_bytes(&self.machine.state(now_ms, Some(auction))),
+        })
     }
 
     /// Does what is due; returns its advertisements.
@@ -76,6 +87,9 @@ impl Node {
             for output in outputs {
                 match output {
                     CellOutput::Advertise(advert) => adverts.push(to_bytes(&*advert)),
+                    CellOutput::AdvertiseChange(_) if self.whole => {
+                        adverts.push(to_bytes(&self.machine.state(now_ms, None)));
+                    }
                     CellOutput::AdvertiseChange(change) => adverts.push(to_bytes(&*change)),
                     CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
                     _ => {}
@@ -172,13 +186,9 @@ impl Cluster {
             AuctioneerOutput::AskBids { auction } => {
                 let cells = std::mem::take(&mut self.cells);
                 for (name, node) in &cells {
-                    let body = match node.machine.bid(now_ms, auction) {
-                        Some(CellBid::Unchanged(bid)) => to_bytes(&bid),
-                        Some(CellBid::Change(change)) => to_bytes(&*change),
-                        Some(CellBid::Full(bid)) => to_bytes(&*bid),
-                        None => continue,
-                    };
-                    self.report(ReportKind::Bid, name, body);
+                    if let Some(body) = node.bid(now_ms, auction) {
+                        self.report(ReportKind::Bid, name, body);
+                    }
                 }
                 self.cells = cells;
             }
@@ -236,6 +246,7 @@ fn main() {
             .map_or(default, |n| n.parse().expect("a number"))
     };
     let (cells, arrays) = (number(1_000), number(5));
+    let whole = args.next().is_some_and(|last| last == "whole");
     let policy = Policy::preset(&policy).expect("a policy");
     let settings = Settings {
         name: "auctioneer".into(),
@@ -245,7 +256,8 @@ fn main() {
         seed: 7,
         wall_start_ms: 0,
     };
-    let nodes = (0..cells).map(|number| (format!("cell-{number}"), Node::new(number)));
+    let node = |number| (format!("cell-{number}"), Node::new(number, whole));
+    let nodes = (0..cells).map(node);
     let mut cluster = Cluster {
         auctioneer: Auctioneer::new(settings),
         policy,
