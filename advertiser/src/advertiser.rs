@@ -26,8 +26,10 @@ pub enum Trigger {
 /// What is to be published now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// The cell's state.
+    /// The cell's whole state.
     Advertisement,
+    /// What has changed since the last advertisement, whose version this is.
+    Change(StateVersion),
     /// The cell's state with a ttl of 0; nothing is due after it.
     Withdrawal,
 }
@@ -48,6 +50,10 @@ pub struct Advertiser {
     version: StateVersion,
     /// The version that was last advertised; none if it could not be sent.
     advertised: Option<StateVersion>,
+    /// The one advertised before it.
+    advertised_before: Option<StateVersion>,
+    /// When the whole state was last advertised.
+    last_whole_ms: u64,
     changed: bool,
     answer_at_ms: Option<u64>,
     last_sent_ms: Option<u64>,
@@ -74,6 +80,8 @@ impl Advertiser {
             next_regular_ms: now_ms,
             version,
             advertised: None,
+            advertised_before: None,
+            last_whole_ms: now_ms,
             changed: false,
             answer_at_ms: None,
             last_sent_ms: None,
@@ -92,7 +100,7 @@ impl Advertiser {
             Trigger::AtOnce => {
                 self.version = version;
                 // regardless of the gap between changes: auctioneers must not act without knowing this
-                return Some(self.send(now_ms, version));
+                return Some(self.send(now_ms, version, false));
             }
             Trigger::Discover => self.plan_answer(now_ms),
             Trigger::Leave => {
@@ -101,7 +109,8 @@ impl Advertiser {
                 return Some(Due::Withdrawal);
             }
         }
-        (self.due_ms() <= now_ms).then(|| self.send(now_ms, version))
+        let only_changed = self.next_regular_ms.min(self.answer_ms()) > now_ms;
+        (self.due_ms() <= now_ms).then(|| self.send(now_ms, version, only_changed))
     }
 
     /// Handles a possible change: the state has changed if this version differs from that of the last update.
@@ -118,7 +127,12 @@ impl Advertiser {
     /// Records that what was due could not be sent: auctioneers may lack the last advertisement.
     pub fn not_sent(&mut self) {
         // not repeated at once: the connection would still be unable to take it
-        self.advertised = None;
+        (self.advertised, self.advertised_before) = (None, None);
+    }
+
+    /// Returns the version that was advertised before the last one, if both were sent.
+    pub fn advertised_before(&self) -> Option<StateVersion> {
+        self.advertised_before
     }
 
     /// Returns whether the last advertisement was sent and had this version.
@@ -176,17 +190,24 @@ impl Advertiser {
             .map_or(0, |last| last.saturating_add(self.cadence.on_change_ms))
     }
 
-    /// Sends one advertisement, which serves all pending reasons.
-    fn send(&mut self, now_ms: u64, version: StateVersion) -> Due {
+    /// Sends one advertisement, which serves all pending reasons; `only_changed` if there is no other than a change.
+    fn send(&mut self, now_ms: u64, version: StateVersion, only_changed: bool) -> Due {
         if self.answer_at_ms.take().is_some() {
             self.last_answer_ms = Some(now_ms);
         }
         self.changed = false;
-        self.advertised = Some(version);
+        let before = self.advertised.replace(version);
+        self.advertised_before = before;
         self.last_sent_ms = Some(now_ms);
         // shortened, never lengthened: a lease is a multiple of the interval, and a late renewal would eat into it
         let jitter = self.random.draw() % (self.cadence.interval_ms / JITTER_PART + 1);
         self.next_regular_ms = now_ms + self.cadence.interval_ms - jitter;
+        // whoever missed something knows all of it again soon, also while there is always something new
+        let whole_ms = self.last_whole_ms + self.cadence.interval_ms / 2;
+        if let Some(before) = before.filter(|_| only_changed && now_ms < whole_ms) {
+            return Due::Change(before);
+        }
+        self.last_whole_ms = now_ms;
         Due::Advertisement
     }
 }

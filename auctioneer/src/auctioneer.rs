@@ -135,15 +135,7 @@ impl Auctioneer {
                 // bids in time, joined cells and settled instances all come with a report, whatever its kind
                 self.reported(kind, received);
             }
-            Input::Simulated(SimulatedInput::Report { kind, report }) => {
-                let counters = &mut parts.turn.counters;
-                let received = parts.feed.receive_parsed(now_ms, kind, report, counters);
-                self.reported(kind, received);
-            }
-            Input::Simulated(SimulatedInput::Unchanged { auction, except }) => {
-                parts.feed.renew_all(now_ms, auction.is_none(), &except);
-                self.bidding.unchanged(auction, except);
-            }
+            Input::Simulated(simulated) => self.simulated(now_ms, simulated),
             Input::StartAnswered { dispatch, answer } => {
                 answers::answered(parts, dispatch, &answer);
             }
@@ -180,6 +172,25 @@ impl Auctioneer {
             Input::Shutdown => parts.requests.close(&mut parts.turn),
         }
         self.forget_ended();
+    }
+
+    fn simulated(&mut self, now_ms: u64, input: SimulatedInput) {
+        let feed = &mut self.parts.feed;
+        match input {
+            SimulatedInput::Report {
+                kind,
+                report,
+                since,
+            } => {
+                let counters = &mut self.parts.turn.counters;
+                let received = feed.receive_parsed(now_ms, kind, report, since, counters);
+                self.reported(kind, received);
+            }
+            SimulatedInput::Unchanged { auction, except } => {
+                feed.renew_all(now_ms, auction.is_none(), &except);
+                self.bidding.unchanged(auction, except);
+            }
+        }
     }
 
     /// Records that messages arrive. After a pause some may have been missed.

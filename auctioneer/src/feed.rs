@@ -3,6 +3,7 @@
 //!
 //! Pure: the time is an argument, and nothing is sent.
 
+mod answering;
 mod apps;
 mod cells;
 mod debits;
@@ -15,10 +16,16 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use placement::{Kind, Pool};
 use shared::{
     clock::{CellTime, millis},
-    wire::{Advert, Envelope, WireError, code, parse_cell},
+    wire::{Advert, Envelope, WireError, code, parse_cell, parse_change},
 };
 
-use self::{apps::RunningApps, cells::Cells, former::Former, known::lease_ms, received::Reported};
+use self::{
+    apps::RunningApps,
+    cells::Cells,
+    former::Former,
+    known::{builds_on, lease_ms},
+    received::Reported,
+};
 use crate::{counters::Counters, ids::PoolVersion, limits::Limits, pool_time::PoolTime};
 pub use known::{Debit, Known};
 pub use received::{LostCell, Received, ReportKind};
@@ -29,8 +36,6 @@ pub const MAX_REPORT_BYTES: usize = 256 * 1024;
 pub const MAX_APPS: usize = 10_000;
 /// The most cells.
 pub const MAX_CELLS: usize = 50_000;
-/// The interval between questions to cells for which there is no room, in milliseconds.
-const ASK_NEWCOMER_MS: u64 = 10;
 
 /// All cells of the pool and what is known of each.
 #[derive(Debug)]
@@ -185,16 +190,22 @@ impl Feed {
             counters.dropped_wrong_subject += 1;
             return Received::default();
         }
-        let whole = || rest.map_or_else(|| Ok(parse_cell(body)?.into()), Ok);
+        let whole = || match rest {
+            Some(rest) => Ok(rest),
+            None if envelope.since.is_some() => Ok(Reported::Change(parse_change(body)?.1)),
+            None => Ok(parse_cell(body)?.into()),
+        };
         self.take(now_ms, kind, &envelope, whole, counters)
     }
 
-    /// Like [`Feed::receive`], for a report of a driver in the same process, which was never serialised.
+    /// Like [`Feed::receive`], for a report of a driver in the same process, which was never serialised. With `since` it
+    /// counts as a change.
     pub fn receive_parsed(
         &mut self,
         now_ms: u64,
         kind: ReportKind,
         report: Arc<Advert>,
+        since: Option<u64>,
         counters: &mut Counters,
     ) -> Received {
         counters.reports += 1;
@@ -204,6 +215,7 @@ impl Feed {
             auction: report.auction,
             incarnation: report.incarnation,
             seq: report.seq,
+            since,
             clock_ms: report.clock_ms,
             ttl: Some(report.ttl),
             recent: report.recent.clone(),
@@ -239,7 +251,8 @@ impl Feed {
         let same = known.filter(|k| k.incarnation == *incarnation);
         // overtaken by a newer report: it would give back what has been reserved since
         let overtaken = !replaced && same.is_some_and(|known| envelope.seq < known.seq);
-        let advertised = valid_ms.filter(|_| kind == ReportKind::Advert && !envelope.unchanged);
+        // the state is asked for where a change cannot be used
+        let advertised = valid_ms.filter(|_| kind != ReportKind::Bid && !envelope.unchanged);
         if (replaced || overtaken) && !self.goes_on(now_ms, envelope, advertised) {
             counters.dropped_old_incarnation += u64::from(replaced);
             counters.dropped_old_seq += u64::from(overtaken);
@@ -260,13 +273,25 @@ impl Feed {
                     ..Received::default()
                 }
             }
+            known
+                if !envelope
+                    .since
+                    .is_none_or(|since| builds_on(known, since, envelope.seq)) =>
+            {
+                counters.missed_reports += 1;
+                self.missed(now_ms, kind, envelope)
+            }
             _ => {
                 let Some(ttl_ms) = ttl_ms else {
                     let missing = "not a valid message: missing field `ttl`";
                     let error = WireError::new(code::INVALID_REQUEST, missing);
                     return Received::malformed(error, counters);
                 };
-                match whole() {
+                let whole = whole().and_then(|whole| {
+                    whole.check(self.pool.get(cell))?;
+                    Ok(whole)
+                });
+                match whole {
                     Ok(cell) => self.replace(now_ms, kind, envelope, ttl_ms, cell, counters),
                     Err(error) => Received::malformed(error, counters),
                 }
@@ -397,15 +422,13 @@ impl Feed {
         known.touch(now_ms, pool_ms, envelope, Some(ttl_ms));
         known.seq = envelope.seq;
         known.ignored = None;
+        known.corrected = false;
         if kind == ReportKind::Advert {
             known.advertised();
         }
         // before the new cell is put in: it shows what was dropped here, and only the remaining debits apply to it
-        let (_, settled) = known.drop_shown(Some(envelope.seq), envelope);
-        cell.put_into(&mut self.pool);
-        for debit in &known.debits {
-            self.pool.debit(&name, &debit.job, debit.devices.as_deref());
-        }
+        let (shown, settled) = known.drop_shown(Some(envelope.seq), envelope);
+        cell.put_into(&mut self.pool, &name, &shown, &known.debits);
         self.version += 1;
         Received {
             from: Some((name, envelope.auction)),
@@ -426,71 +449,11 @@ impl Feed {
         }
     }
 
-    /// Handles a cell for which there is no room. From time to time such a cell is asked a question: if it answers, a
-    /// cell that never has makes room for it.
-    fn no_room(
-        &mut self,
-        now_ms: u64,
-        kind: ReportKind,
-        envelope: &Envelope,
-        counters: &mut Counters,
-    ) -> Received {
-        counters.dropped_pool_full += 1;
-        let asks = kind == ReportKind::Advert
-            && !self.unproven.is_empty()
-            && now_ms >= self.ask_newcomer_ms;
-        if asks {
-            self.ask_newcomer_ms = now_ms + ASK_NEWCOMER_MS;
-        }
-        Received {
-            ask_state: asks.then(|| envelope.cell.as_str().into()),
-            ..Received::default()
-        }
-    }
-
     /// Returns the expiry of a start for this cell: `after` from now, on the cell's clock.
     pub fn expires_ms(&self, cell: &str, now_ms: u64, after: Duration) -> CellTime {
         self.cells.get(cell).map_or(CellTime::default(), |known| {
             let since = Duration::from_millis(now_ms.saturating_sub(known.reported_at_ms));
             known.clock_ms.after(since + after)
         })
-    }
-
-    /// Sends nothing to the cell until it advertises again, or one interval of its advertisements has passed.
-    pub fn absent(&mut self, cell: &str, now_ms: u64) {
-        if let Some((name, known)) = self.cells.named_mut(cell) {
-            self.unreachable.insert(name);
-            // an interval is a third of the ttl by default, and half of it at most
-            known.absent_until_ms = now_ms + known.ttl_ms / 3;
-        }
-    }
-
-    /// Returns the cells to which nothing is sent now.
-    pub fn unreachable(&mut self, now_ms: u64) -> BTreeSet<Arc<str>> {
-        let cells = &self.cells;
-        let still = |name: &Arc<str>| cells.get(name).is_some_and(|k| k.absent_until_ms > now_ms);
-        self.unreachable.retain(still);
-        self.unreachable.clone()
-    }
-
-    /// Records that the cell has answered a question. That proves that it exists; an advertisement alone can be made
-    /// up.
-    pub(crate) fn has_answered(&mut self, cell: &str) {
-        self.unproven.remove(cell);
-    }
-
-    /// Records that the cell missed a bid deadline.
-    pub fn missed_bid(&mut self, cell: &str, counters: &mut Counters) {
-        if let Some(known) = self.cells.get_mut(cell) {
-            known.silent = true;
-            counters.missed_bids += 1;
-        }
-    }
-
-    /// Records that the cell bid in time.
-    pub fn bid_in_time(&mut self, cell: &str) {
-        if let Some(known) = self.cells.get_mut(cell) {
-            known.silent = false;
-        }
     }
 }

@@ -14,8 +14,10 @@ pub enum SimulatedInput {
     Report {
         /// What the report is.
         kind: ReportKind,
-        /// The report.
+        /// The report: the whole state of the cell.
         report: Arc<Advert>,
+        /// The version since which the cell reports changes; none if it reports everything.
+        since: Option<u64>,
     },
     /// Every known cell except these reported that its state is unchanged; replaces one bid or advertisement from each.
     /// The driver guarantees that the auctioneer knows the current version of each of them.

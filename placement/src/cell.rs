@@ -14,10 +14,12 @@ use crate::{
 };
 
 mod attributes;
+mod change;
 mod counts;
 mod interner;
 
 pub use attributes::{AttributeField, AttributeShape, Attributes};
+pub use change::CellChange;
 pub use counts::Counts;
 
 pub(crate) use interner::AttributeInterner;
@@ -143,10 +145,8 @@ impl Cell {
             check_name("apps", app)?;
         }
         check_resources("total", &self.total, 0)?;
-        check_resources("available", &self.available, -MAX_AMOUNT)?;
         check_devices("total", &self.total, true)?;
-        check_devices("available", &self.available, false)?;
-        self.check_within_total()?;
+        check_available(&self.available, &self.total)?;
         for (field, list) in [
             ("stacks", &self.stacks),
             ("placement_tags", &self.placement_tags),
@@ -159,40 +159,41 @@ impl Cell {
         }
         check_count("recent_starts", self.recent_starts.len(), 1_000)
     }
+}
 
-    /// Checks that no more is available than the total, so that used fractions are within 0..1.
-    fn check_within_total(&self) -> Result<(), Invalid> {
-        let (available, total) = (&self.available, &self.total);
-        let limit = |resource| Some((available.get(resource)?, total.get(resource)?));
-        let named = Resource::ALL
-            .into_iter()
-            .filter_map(|r| limit(r).map(|(has, of)| (r.field(), has, of)));
-        let extra = available.extra.iter();
-        let extra = extra.map(|(name, has)| (name.as_str(), *has, total.extra(name)));
-        for (name, has, of) in named.chain(extra) {
-            if has > of {
-                let expected = format!("at most total.{name} ({of})");
-                return Err(Invalid::new(format!("available.{name}"), has, expected));
-            }
+/// Rejects absurd amounts, and more than the total, so that used fractions are within 0..1.
+fn check_available(available: &Resources, total: &Resources) -> Result<(), Invalid> {
+    check_resources("available", available, -MAX_AMOUNT)?;
+    check_devices("available", available, false)?;
+    let limit = |resource| Some((available.get(resource)?, total.get(resource)?));
+    let named = Resource::ALL
+        .into_iter()
+        .filter_map(|r| limit(r).map(|(has, of)| (r.field(), has, of)));
+    let extra = available.extra.iter();
+    let extra = extra.map(|(name, has)| (name.as_str(), *has, total.extra(name)));
+    for (name, has, of) in named.chain(extra) {
+        if has > of {
+            let expected = format!("at most total.{name} ({of})");
+            return Err(Invalid::new(format!("available.{name}"), has, expected));
         }
-        self.check_same_devices()
     }
+    check_same_devices(available, total)
+}
 
-    /// Checks that the available devices are those of the total.
-    fn check_same_devices(&self) -> Result<(), Invalid> {
-        let same = |(name, set): &(&String, &DeviceSet)| {
-            let of = self.total.devices.get(*name);
-            of.is_some_and(|of| of.is_same(set))
-        };
-        let mut available = self.available.devices.iter();
-        match available.find(|set| !same(set)) {
-            None => Ok(()),
-            Some((name, set)) => Err(Invalid::new(
-                format!("available.devices.{name}"),
-                format!("a set of {} × {}", set.count, set.each),
-                format!("the count, each and model of total.devices.{name}"),
-            )),
-        }
+/// Checks that the available devices are those of the total.
+fn check_same_devices(available: &Resources, total: &Resources) -> Result<(), Invalid> {
+    let same = |(name, set): &(&String, &DeviceSet)| {
+        let of = total.devices.get(*name);
+        of.is_some_and(|of| of.is_same(set))
+    };
+    let mut available = available.devices.iter();
+    match available.find(|set| !same(set)) {
+        None => Ok(()),
+        Some((name, set)) => Err(Invalid::new(
+            format!("available.devices.{name}"),
+            format!("a set of {} × {}", set.count, set.each),
+            format!("the count, each and model of total.devices.{name}"),
+        )),
     }
 }
 

@@ -54,7 +54,9 @@ mod traits;
 mod words;
 
 pub use capacity::{Capacity, ZoneCapacity};
-pub use cell::{AttributeField, AttributeShape, Attributes, Cell, Counts, Platform, RecentStart};
+pub use cell::{
+    AttributeField, AttributeShape, Attributes, Cell, CellChange, Counts, Platform, RecentStart,
+};
 pub use context::PlanContext;
 pub use decision::{
     Decision, Explain, Explanation, Plan, Rating, RatingReport, StageReport, Tally, Unplaced,

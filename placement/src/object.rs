@@ -65,7 +65,7 @@ where
 ///
 /// # Errors
 /// Fails if it is something else, or a count is invalid.
-pub(crate) fn counts<'de, D>(deserializer: D) -> Result<BTreeMap<String, u32>, D::Error>
+pub fn counts<'de, D>(deserializer: D) -> Result<BTreeMap<String, u32>, D::Error>
 where
     D: Deserializer<'de>,
 {

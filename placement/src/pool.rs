@@ -17,6 +17,7 @@ use crate::{
         rows::{Holders, Row},
         session::{Parts, Session},
     },
+    fast_map::FastMap,
     plain::PlainEngine,
     planner::{self, Auction},
     policy::{Order, Policy},
@@ -33,6 +34,8 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     by_name: BTreeMap<Arc<str>, u32>,
+    /// The same, for finding one: every report and every debit does.
+    slots: FastMap<Arc<str>, u32>,
     /// By slot; the name of a free slot is empty.
     names: Vec<Arc<str>>,
     cells: Vec<Cell>,
@@ -48,7 +51,7 @@ pub struct Pool {
 impl Pool {
     /// Inserts a cell, or replaces the one with its name.
     pub fn put(&mut self, cell: Cell) {
-        match self.by_name.get(cell.cell.as_str()).copied() {
+        match self.slots.get(cell.cell.as_str()).copied() {
             Some(slot) => {
                 let old = &self.cells[slot as usize].counts.apps;
                 self.holders
@@ -62,7 +65,7 @@ impl Pool {
     /// Like [`Pool::put`], for a cell whose apps are passed separately, sorted by name without repetition. Under load a
     /// cell reports frequently, and few of its many apps change: only those are written.
     pub fn put_with_apps(&mut self, mut cell: Cell, apps: &[(&str, u32)]) {
-        let Some(slot) = self.by_name.get(cell.cell.as_str()).copied() else {
+        let Some(slot) = self.slots.get(cell.cell.as_str()).copied() else {
             let owned = apps
                 .iter()
                 .map(|(name, count)| ((*name).to_owned(), *count));
@@ -76,25 +79,54 @@ impl Pool {
         self.replace(slot, cell);
     }
 
+    /// Changes the amounts and counts of a cell, if it is known. `apps` are those whose instances may be more or fewer
+    /// afterwards. Costs nothing for the cell's other apps, unlike [`Pool::put`].
+    pub fn edit<'n>(
+        &mut self,
+        cell: &str,
+        apps: impl Iterator<Item = &'n str>,
+        edit: impl FnOnce(&mut Cell),
+    ) {
+        let Some(slot) = self.slots.get(cell).copied() else {
+            return;
+        };
+        let known = &mut self.cells[slot as usize];
+        // no index reads an old cell's apps
+        let known_apps = std::mem::take(&mut known.counts.apps);
+        let old = known.clone();
+        known.counts.apps = known_apps;
+        edit(known);
+        for app in apps {
+            self.holders.set(app, slot, known.count_of(app));
+        }
+        self.index_change(slot, &old);
+    }
+
     /// Replaces the cell of this slot; its apps are recorded already.
     fn replace(&mut self, slot: u32, mut cell: Cell) {
+        let known = &mut self.cells[slot as usize];
+        self.interner.share(&mut cell, Some(known));
+        let old = std::mem::replace(known, cell);
+        self.index_change(slot, &old);
+    }
+
+    /// Records that the cell of this slot was this one before.
+    fn index_change(&mut self, slot: u32, old: &Cell) {
         let at = slot as usize;
-        let row = Row::of(&cell);
-        let (old, old_row) = (&self.cells[at], self.rows[at]);
-        self.interner.share(&mut cell, Some(old));
-        let same = same_class_inputs(old, &cell);
+        let cell = &self.cells[at];
+        let row = Row::of(cell);
+        let old_row = std::mem::replace(&mut self.rows[at], row);
+        let same = same_class_inputs(old, cell);
         if let Some(index) = &mut self.index {
             if same {
-                index.change(slot, (old, old_row), (&cell, row));
+                index.change(slot, (old, old_row), (cell, row));
             } else {
-                index.replace(slot, (old, old_row), (&cell, row), self.hashes[at]);
+                index.replace(slot, (old, old_row), (cell, row), self.hashes[at]);
             }
         }
         if !same {
             self.drop_stale_index();
         }
-        self.cells[at] = cell;
-        self.rows[at] = row;
     }
 
     fn insert(&mut self, mut cell: Cell) {
@@ -109,6 +141,7 @@ impl Pool {
         }
         self.drop_stale_index();
         self.by_name.insert(Arc::clone(&name), slot);
+        self.slots.insert(Arc::clone(&name), slot);
         let at = slot as usize;
         self.names[at] = name;
         self.cells[at] = cell;
@@ -142,7 +175,8 @@ impl Pool {
 
     /// Removes a cell.
     pub fn remove(&mut self, cell: &str) -> Option<Cell> {
-        let slot = self.by_name.remove(cell)?;
+        let slot = self.slots.remove(cell)?;
+        self.by_name.remove(cell);
         let at = slot as usize;
         if let Some(index) = &mut self.index {
             index.take(slot, &self.cells[at], self.rows[at]);
@@ -159,9 +193,7 @@ impl Pool {
 
     /// Returns the cell with this name.
     pub fn get(&self, cell: &str) -> Option<&Cell> {
-        self.by_name
-            .get(cell)
-            .map(|slot| &self.cells[*slot as usize])
+        self.slots.get(cell).map(|slot| &self.cells[*slot as usize])
     }
 
     /// Returns all cells, by name.
@@ -184,7 +216,7 @@ impl Pool {
     /// Debits one instance of the job's request from the cell, if it is known, with the devices that it was given there
     /// ([`crate::Decision::devices`]).
     pub fn debit(&mut self, cell: &str, job: &Job, given: Option<&DeviceShares>) {
-        let Some(slot) = self.by_name.get(cell).copied() else {
+        let Some(slot) = self.slots.get(cell).copied() else {
             return;
         };
         let at = slot as usize;
@@ -232,7 +264,7 @@ impl Pool {
             rows: &mut rows,
             expected: (self.expected(policy).0, self.arrivals.version()),
         };
-        let slot_of = |name: &str| self.by_name.get(name).copied();
+        let slot_of = |name: &str| self.slots.get(name).copied();
         let session = Session::new(parts, policy, context, batch.apps.len(), slot_of);
         let plan = planner::plan(auction, index.begin(session, &batch));
         self.rows = rows;

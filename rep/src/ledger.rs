@@ -3,6 +3,7 @@
 
 mod actions;
 mod attributes;
+mod changes;
 mod checks;
 mod drain;
 mod entry;
@@ -28,7 +29,10 @@ pub use self::{
     lifecycle::{HEALTHY_MS, RESTART_DELAYS_MS},
     room::check_work,
 };
-use self::{attributes::Blobs, checks::Timer, drain::Drain, entry::Entry, room::request_of};
+use self::{
+    attributes::Blobs, changes::Changes, checks::Timer, drain::Drain, entry::Entry,
+    room::request_of,
+};
 use crate::history::History;
 
 /// How many of the most recently accepted ids an advertisement lists.
@@ -50,7 +54,8 @@ pub struct Ledger {
     seq: u64,
     instances: BTreeMap<InstanceId, Entry>,
     history: History,
-    recent: VecDeque<(u64, InstanceId)>,
+    recent: VecDeque<Accepted>,
+    changes: Changes,
     /// Instances that wait for a restart, with the time at which it is due.
     restarts: BTreeSet<(u64, InstanceId)>,
     /// What is due for instances with checks.
@@ -62,6 +67,15 @@ pub struct Ledger {
     needs_run: bool,
     /// Whether instances that ask for no memory, or for no disk space, are refused.
     needs_size: [bool; 2],
+}
+
+/// An instance that was accepted.
+#[derive(Clone, Debug)]
+struct Accepted {
+    at_ms: u64,
+    /// The first version that includes it.
+    seq: u64,
+    instance: InstanceId,
 }
 
 impl Ledger {
@@ -77,6 +91,7 @@ impl Ledger {
             instances: BTreeMap::new(),
             history: History::default(),
             recent: VecDeque::new(),
+            changes: Changes::since(1),
             restarts: BTreeSet::new(),
             timers: BTreeSet::new(),
             drain: Drain::default(),
@@ -102,7 +117,6 @@ impl Ledger {
         for work in work {
             // nobody sent it: no repeat is expected, and no claim is lower than nil
             self.accept(0, 0, &work, AuctionId::nil());
-            self.seq += 1;
         }
         // nobody sent these, so there are no debits for them to settle
         self.recent.clear();
@@ -125,12 +139,9 @@ impl Ledger {
 
     /// Returns the last 64 instance ids accepted within the last minute, oldest first.
     pub fn recent(&self, now_ms: u64) -> Vec<InstanceId> {
-        let fresh = |(at, _): &&(u64, InstanceId)| at + RECENT_MS > now_ms;
-        self.recent
-            .iter()
-            .filter(fresh)
-            .map(|(_, id)| *id)
-            .collect()
+        let fresh = |accepted: &&Accepted| accepted.at_ms + RECENT_MS > now_ms;
+        let recent = self.recent.iter().filter(fresh);
+        recent.map(|accepted| accepted.instance).collect()
     }
 
     /// Returns how many instances hold a reservation.
@@ -170,10 +181,12 @@ impl Ledger {
             }
             let later = to_come.get(work.app.as_str()).copied().unwrap_or(0);
             match self.judge(now_ms, start, work, (later, lacks)) {
-                Ok(Judged::Repeat) => accepted.push(work.instance),
+                Ok(Judged::Repeat) => {
+                    self.list_again(work.instance);
+                    accepted.push(work.instance);
+                }
                 Ok(Judged::New) => {
                     self.accept(now_ms, start.expires_ms.as_ms(), work, start.auction);
-                    self.seq += 1;
                     accepted.push(work.instance);
                 }
                 Err(refusal) => refused.push(refusal),
@@ -421,7 +434,12 @@ impl Ledger {
         let work = Arc::new(work.clone());
         // on acceptance, not when it runs: the next instance in the same message must not get the same room
         self.cell.debit(&request_of(&work), Some(&work.devices));
-        self.recent.push_back((now_ms, work.instance));
+        self.work_changed(Arc::clone(&work));
+        self.recent.push_back(Accepted {
+            at_ms: now_ms,
+            seq: self.seq,
+            instance: work.instance,
+        });
         self.actions.push(Action::Execute(ExecutorOrder::Launch {
             work: Arc::clone(&work),
             attempt: 0,

@@ -16,7 +16,7 @@ use placement::{Cell, Span};
 use shared::{
     Incarnation,
     clock::millis,
-    wire::{Advert, Envelope, Event, Instance, TaskResult},
+    wire::{Advert, Change, Envelope, Event, Instance, TaskResult},
 };
 
 use self::namesakes::Namesakes;
@@ -61,6 +61,8 @@ pub enum CellInput {
 pub enum CellOutput {
     /// Publish an advertisement.
     Advertise(Arc<Advert>),
+    /// Publish an advertisement of what has changed.
+    AdvertiseChange(Box<Change>),
     /// Publish an advertisement with a ttl of 0, which is the last one.
     Withdraw(Arc<Advert>),
     /// Pass this to the executor.
@@ -257,11 +259,20 @@ impl CellMachine {
         let Some(due) = due else {
             return;
         };
-        let advert = Arc::new(self.state(now_ms, None));
-        self.out.push(match due {
-            Due::Advertisement => CellOutput::Advertise(advert),
-            Due::Withdrawal => CellOutput::Withdraw(advert),
+        let change = match due {
+            Due::Change(StateVersion(since)) => self.change(now_ms, None, since),
+            Due::Advertisement | Due::Withdrawal => None,
+        };
+        let state = || Arc::new(self.state(now_ms, None));
+        self.out.push(match (due, change) {
+            (_, Some(change)) => CellOutput::AdvertiseChange(Box::new(change)),
+            (Due::Withdrawal, None) => CellOutput::Withdraw(state()),
+            (Due::Advertisement | Due::Change(_), None) => CellOutput::Advertise(state()),
         });
+        // no bid builds on an earlier version
+        if let Some(StateVersion(before)) = self.advertiser.advertised_before() {
+            self.ledger.forget_changes(before);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use shared::{
     nats::is_no_responders,
     telemetry::Seldom,
     wire::{
-        Advert, BidRequest, Envelope, Event, Logs, LogsAnswer, TaskResult, WireError, Work, parse,
+        BidRequest, Envelope, Event, Logs, LogsAnswer, TaskResult, WireError, Work, parse,
         parse_strict, read_nothing, to_bytes,
     },
 };
@@ -247,7 +247,10 @@ impl Shell {
 
     fn carry_out(&mut self, now_ms: u64, output: CellOutput) {
         match output {
-            CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => self.advertise(&advert),
+            CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => {
+                self.advertise(to_bytes(&advert));
+            }
+            CellOutput::AdvertiseChange(change) => self.advertise(to_bytes(&change)),
             CellOutput::Execute(order) => self.executor.execute(now_ms, &order),
             CellOutput::Event(event) => self.publish_event(*event),
             CellOutput::Result(result) => self.publish_result(*result),
@@ -260,9 +263,9 @@ impl Shell {
         }
     }
 
-    fn advertise(&mut self, advert: &Advert) {
+    fn advertise(&mut self, body: Bytes) {
         let subject = self.own_subject("advert");
-        if !self.outbox.publish_now(subject, to_bytes(advert)) {
+        if !self.outbox.publish_now(subject, body) {
             let now_ms = self.now_ms();
             self.machine.take(now_ms, CellInput::NotSent);
         }
@@ -400,6 +403,7 @@ impl Shell {
         let bid = self.machine.bid(now_ms, request.auction);
         let body = bid.map(|bid| match bid {
             CellBid::Unchanged(bid) => to_bytes(&bid),
+            CellBid::Change(change) => to_bytes(&change),
             CellBid::Full(advert) => to_bytes(&advert),
         });
         Ok(body.into_iter().collect())

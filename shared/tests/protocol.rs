@@ -64,11 +64,34 @@ fn bid(text: &str) {
     assert_eq!(serde_json::to_value(&again).unwrap(), given);
 }
 
+fn change(text: &str) {
+    let (envelope, change) = wire::parse_change(text.as_bytes()).unwrap();
+    let same = wire::Envelope::parse(text.as_bytes(), Some("z1-cell-0")).unwrap();
+    assert_eq!(envelope, same);
+    assert!(wire::parse_cell(text.as_bytes()).is_err());
+    let again = wire::Change {
+        v: shared::VERSION,
+        auction: envelope.auction,
+        incarnation: envelope.incarnation,
+        seq: envelope.seq,
+        since: envelope.since.unwrap(),
+        clock_ms: envelope.clock_ms,
+        ttl: envelope.ttl.unwrap(),
+        recent: envelope.recent,
+        leaving: false,
+        cell: envelope.cell,
+        change,
+    };
+    let given: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_value(&again).unwrap(), given);
+}
+
 macro_rules! check {
     ($name:ident, $text:ident: $($kind:ident)*) => {
         match $name {
             "Request" => same::<Request>($name, $text),
             "Advert" => advert($text),
+            "Change" => change($text),
             "Bid" => bid($text),
             $(stringify!($kind) => same::<wire::$kind>($name, $text),)*
             other => panic!("no such message: {other}"),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+use placement::Request;
 use proptest::prelude::*;
 use serde_json::json;
 use shared::{
@@ -411,4 +412,41 @@ fn apps_without_instances_are_not_taken_over_from_a_report() {
         .map(|(app, n)| (app.as_str(), *n))
         .collect();
     assert_eq!(apps, [("web", 2)]);
+}
+
+/// An array without surprises is read in a single pass.
+#[test]
+fn each_request_of_an_array_is_read_as_if_it_stood_alone() {
+    let plain =
+        r#"{"app":"web","instances":2,"memory_mb":64,"disk_mb":64,"run":{"command":["true"]}}"#;
+    let with = |from: &str, to: &str| plain.replacen(from, to, 1);
+    let requests = [
+        plain.to_owned(),
+        with(r#""app":"web""#, r#""id":"r-1","app":"web","v":1"#),
+        with(r#""app":"web""#, r#""app":"web","v":2"#),
+        with(r#""app":"web""#, r#""app":"web","instnces":2"#),
+        with(r#""app":"web""#, r#""app":"a.b""#),
+        with(r#""app":"web""#, r#""app":"web","app":"web""#),
+        with(r#""memory_mb":64"#, r#""memory_mb":-1"#),
+        with(r#"{"command":["true"]}"#, r#"["true"]"#),
+        with(r#"["true"]"#, "[]"),
+        r#"["web",2]"#.to_owned(),
+        "7".to_owned(),
+    ];
+    let alone = |text: &String| match wire::parse_start(text.as_bytes()) {
+        Ok(StartBody::One(one)) => *one,
+        // an array in an array
+        _ => wire::parse::<Request>(text.as_bytes(), &mut Vec::new()).map(|_| panic!("{text}")),
+    };
+    for one in &requests {
+        for array in [vec![one], vec![&requests[0], one]] {
+            let texts: Vec<&str> = array.iter().map(|text| text.as_str()).collect();
+            let body = format!("[{}]", texts.join(","));
+            let Ok(StartBody::Many(many)) = wire::parse_start(body.as_bytes()) else {
+                panic!("{body}");
+            };
+            let expected: Vec<_> = array.into_iter().map(alone).collect();
+            assert_eq!(many, expected, "{body}");
+        }
+    }
 }

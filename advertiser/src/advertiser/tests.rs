@@ -49,7 +49,7 @@ fn run(advertiser: &mut Advertiser, happens: &[(u64, Happens)], until_ms: u64) -
                 advertiser.update(now, version)
             }
         };
-        if due == Some(Due::Advertisement) {
+        if let Some(Due::Advertisement | Due::Change(_)) = due {
             sent.push(now);
             assert!(advertiser.is_advertised(version));
         }
@@ -83,6 +83,55 @@ fn changes_are_advertised_at_once_but_at_most_every_100_ms() {
         2_000,
     );
     assert_eq!(sent, [0, 1_000, 1_100]);
+}
+
+#[test]
+fn a_change_alone_is_advertised_without_the_rest_until_half_an_interval_has_passed() {
+    let mut advertiser = advertiser();
+    let mut dues = Vec::new();
+    let version = StateVersion;
+    dues.push(advertiser.handle(0, version(1), Trigger::Tick));
+    assert_eq!(advertiser.advertised_before(), None);
+    dues.push(advertiser.update(200, version(2)));
+    assert_eq!(advertiser.advertised_before(), Some(version(1)));
+    dues.push(advertiser.update(2_499, version(4)));
+    assert_eq!(advertiser.advertised_before(), Some(version(2)));
+    dues.push(advertiser.update(2_600, version(5)));
+    dues.push(advertiser.update(2_800, version(6)));
+    // whoever asks, and whoever must know at once, gets everything
+    dues.push(advertiser.handle(2_850, version(6), Trigger::AtOnce));
+    advertiser.handle(2_900, version(6), Trigger::Discover);
+    advertiser.update(2_901, version(7));
+    dues.push(advertiser.handle(3_150, version(7), Trigger::Tick));
+    dues.push(advertiser.update(3_300, version(8)));
+    let whole = Some(Due::Advertisement);
+    let change = |from| Some(Due::Change(version(from)));
+    assert_eq!(
+        dues,
+        [
+            whole,
+            change(1),
+            change(2),
+            whole,
+            change(5),
+            whole,
+            whole,
+            change(7)
+        ]
+    );
+}
+
+#[test]
+fn after_an_advertisement_that_was_not_sent_the_next_one_is_whole() {
+    let mut advertiser = advertiser();
+    advertiser.handle(0, StateVersion(1), Trigger::Tick);
+    let change = advertiser.update(200, StateVersion(2));
+    assert_eq!(change, Some(Due::Change(StateVersion(1))));
+    advertiser.not_sent();
+    assert_eq!(advertiser.advertised_before(), None);
+    let next = advertiser.update(400, StateVersion(3));
+    assert_eq!(next, Some(Due::Advertisement));
+    assert_eq!(advertiser.advertised_before(), None);
 }
 
 #[test]
@@ -185,7 +234,7 @@ fn next_ms_is_when_something_is_due() {
     assert_eq!(advertiser.next_ms(), Some(100));
     assert_eq!(
         advertiser.handle(100, StateVersion(2), Trigger::Tick),
-        Some(Due::Advertisement)
+        Some(Due::Change(StateVersion(1)))
     );
     advertiser.handle(110, StateVersion(2), Trigger::Discover);
     let answer_ms = 110 + advertiser.answer_delay_ms;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::Cell;
+use placement::{Cell, CellChange, Counts};
 use shared::{
     Incarnation, InstanceId,
     clock::millis,
@@ -43,6 +43,8 @@ pub(crate) enum OutOutput {
 #[derive(Debug)]
 pub(super) struct OutCell {
     pub(super) incarnation: Incarnation,
+    /// The cell as last advertised, without what runs on it.
+    cell: Option<Cell>,
     /// The cell's clock, and our time at which it showed that.
     pub(super) clock: (u64, u64),
     /// When the cell's advertisement expires.
@@ -176,6 +178,27 @@ impl OutCells {
         out
     }
 
+    /// Handles an advertisement of what has changed of a cell; returns none if it is of no use.
+    pub(crate) fn changed(
+        &mut self,
+        now_ms: u64,
+        about: (Incarnation, u64, u64),
+        name: &str,
+        change: &CellChange,
+    ) -> Option<Vec<OutOutput>> {
+        let known = self
+            .cells
+            .get(name)
+            .filter(|known| known.incarnation == about.0);
+        let Some(mut cell) = known.and_then(|known| known.cell.clone()) else {
+            // it soon advertises everything
+            return Some(Vec::new());
+        };
+        change.check(&cell).ok()?;
+        cell.apply(change);
+        Some(self.advertised(now_ms, about, &cell))
+    }
+
     /// Handles an advertisement of a cell; `ttl_ms` is 0 if it withdraws.
     pub(crate) fn advertised(
         &mut self,
@@ -197,6 +220,7 @@ impl OutCells {
             lives: 0,
             address: String::new(),
             waits_for_address: BTreeMap::new(),
+            cell: None,
             sent: BTreeMap::new(),
             accepted: BTreeMap::new(),
         });
@@ -209,6 +233,11 @@ impl OutCells {
             known.waits_for_address.clear();
         }
         known.clock = (clock_ms, now_ms);
+        // what runs on it is of no interest here
+        known.cell = Some(Cell {
+            counts: Counts::default(),
+            ..cell.clone()
+        });
         // a forged advertisement must not keep a cell for ever
         known.expires_ms = now_ms.saturating_add(ttl_ms.min(self.config.max_ttl_ms));
         let is_emptied = cell.evacuating && !cell.cordoned;

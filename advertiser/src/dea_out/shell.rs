@@ -16,8 +16,8 @@ use shared::{
     permissions::{Permissions, Role},
     shutdown::CancellationToken,
     wire::{
-        Acceptance, Envelope, Event, InstancesAnswer, TaskResult, kind, parse, parse_cell, read,
-        to_bytes,
+        Acceptance, Envelope, Event, InstancesAnswer, TaskResult, kind, parse, parse_cell,
+        parse_change, read, to_bytes,
     },
 };
 use tokio::time::{sleep_until, timeout};
@@ -312,9 +312,13 @@ impl Shell {
 
     fn advertised(&mut self, now_ms: u64, subject: &str, body: &[u8]) -> Option<Vec<OutOutput>> {
         let envelope = Envelope::parse(body, self.subjects.cell_of(subject)).ok()?;
-        let cell = parse_cell(body).ok()?;
         let ttl_ms = ttl_ms(envelope.ttl);
         let about = (envelope.incarnation, envelope.clock_ms.as_ms(), ttl_ms);
+        if envelope.since.is_some() {
+            let (envelope, change) = parse_change(body).ok()?;
+            return self.cells.changed(now_ms, about, &envelope.cell, &change);
+        }
+        let cell = parse_cell(body).ok()?;
         Some(self.cells.advertised(now_ms, about, &cell))
     }
 

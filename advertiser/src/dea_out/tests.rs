@@ -86,6 +86,19 @@ impl World {
         self.take(out);
     }
 
+    /// Makes the cell `c1` advertise only what it has available. Returns whether that could be used.
+    fn change(&mut self, incarnation: u128, available_mb: i64) -> bool {
+        let text = format!(
+            r#"{{"available":{{"memory_mb":{available_mb},"disk_mb":4096,"containers":10}}}}"#
+        );
+        let change = serde_json::from_str(&text).unwrap();
+        let about = (Incarnation::from_u128(incarnation), 5_000, 15_000);
+        let out = self.cells.changed(self.now_ms, about, "c1", &change);
+        let used = out.is_some();
+        self.take(out.unwrap_or_default());
+        used
+    }
+
     fn hear(&mut self, subject: &str, body: &str) {
         let out = self
             .cells
@@ -191,6 +204,14 @@ fn a_cell_that_runs_droplets_is_a_dea() {
     world.pass(5_000);
     assert_eq!(world.last("dea.advertise")["available_memory"], 100);
     assert_eq!(world.of("dea.heartbeat").len(), 1);
+    assert!(world.change(1, 200) && world.change(2, 300));
+    world.pass(5_000);
+    let available = &world.last("dea.advertise")["available_memory"];
+    assert_eq!(
+        *available, 200,
+        "the change of another incarnation is left alone"
+    );
+    assert!(!world.change(1, 2_000), "more than the cell has");
     // a cell that is no longer heard says nothing as a DEA
     let before = world.said.len();
     world.pass(60_000);

@@ -49,13 +49,14 @@ impl Feed {
     fn correct(&mut self, name: &Arc<str>, answer: &Acceptance) {
         let refused: Vec<InstanceId> = answer.refused.iter().map(|r| r.instance).collect();
         self.undebit(name, &refused);
-        let (Some(known), Some(cell)) = (self.cells.get(name), self.pool.get(name)) else {
+        let (Some(known), Some(cell)) = (self.cells.get_mut(name), self.pool.get(name)) else {
             return;
         };
         // a later report already has these amounts or newer ones
         if answer.seq < known.seq {
             return;
         }
+        (known.corrected, known.ask_state_ms) = (true, 0);
         let mut cell = cell.clone();
         cell.available = answer.available.clone();
         for (app, count) in &answer.apps {

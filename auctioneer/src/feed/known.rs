@@ -24,6 +24,11 @@ pub struct Known {
     pub absent_until_ms: u64,
     /// Work that was sent to it and that its report does not show yet.
     pub debits: Vec<Debit>,
+    /// Whether amounts were taken from its answer to a start, so that what is known is no version of it: changes cannot
+    /// be used.
+    pub(super) corrected: bool,
+    /// When it may next be asked for its state because a change cannot be used.
+    pub(super) ask_state_ms: u64,
     /// Advertisements in its name that are being ignored.
     pub(super) ignored: Option<Ignored>,
 }
@@ -65,6 +70,8 @@ impl Known {
             silent: false,
             absent_until_ms: 0,
             debits: Vec::new(),
+            corrected: false,
+            ask_state_ms: 0,
             ignored: None,
         }
     }
@@ -131,6 +138,12 @@ impl Known {
         self.silent = false;
         self.absent_until_ms = 0;
     }
+}
+
+/// Returns whether a change from version `since` to `seq` can be used: if what is known of this incarnation is a version
+/// between them.
+pub(super) fn builds_on(known: Option<&Known>, since: u64, seq: u64) -> bool {
+    known.is_some_and(|known| (since..=seq).contains(&known.seq) && !known.corrected)
 }
 
 /// Returns how long a report is treated as valid. Time is checked, and passes, in steps of a tenth of a second: the

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use placement::{Cell, Pool};
+use placement::{Cell, CellChange, Pool};
 use shared::{
     AuctionId, InstanceId,
-    wire::{CellReport, Envelope, WireError, likely_seq},
+    wire::{CellReport, Envelope, WireError, likely_version, parse_change},
 };
 
-use super::Known;
+use super::{Debit, Known};
 use crate::counters::Counters;
 
 /// The kinds of reports.
@@ -66,31 +66,67 @@ impl Received {
     }
 }
 
-/// The cell of a report, with its apps inside it or alongside it.
-pub(super) struct Reported<'r> {
-    cell: Cell,
-    apps: Option<Vec<(&'r str, u32)>>,
+/// What a report says of its cell.
+pub(super) enum Reported<'r> {
+    Cell(Cell),
+    /// The cell with its apps alongside it.
+    WithApps(Cell, Vec<(&'r str, u32)>),
+    /// What has changed since a known version.
+    Change(CellChange),
 }
 
 impl From<Cell> for Reported<'_> {
     fn from(cell: Cell) -> Self {
-        Self { cell, apps: None }
+        Self::Cell(cell)
     }
 }
 
 impl Reported<'_> {
     /// Returns how many apps it has.
     pub(super) fn apps(&self) -> usize {
-        let beside = self.apps.as_ref().map(Vec::len);
-        beside.unwrap_or(self.cell.counts.apps.len())
-    }
-
-    pub(super) fn put_into(self, pool: &mut Pool) {
-        match self.apps {
-            Some(apps) => pool.put_with_apps(self.cell, &apps),
-            None => pool.put(self.cell),
+        match self {
+            Self::Cell(cell) => cell.counts.apps.len(),
+            Self::WithApps(_, apps) => apps.len(),
+            Self::Change(change) => change.apps.len(),
         }
     }
+
+    /// Checks what depends on the cell as it is known.
+    pub(super) fn check(&self, known: Option<&Cell>) -> Result<(), WireError> {
+        match (self, known) {
+            (Self::Change(change), Some(known)) => Ok(change.check(known)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes it over into the pool, where the cell has the debits of `shown`, which it shows, and of `debits`.
+    pub(super) fn put_into(self, pool: &mut Pool, name: &str, shown: &[Debit], debits: &[Debit]) {
+        match self {
+            Self::Cell(cell) => pool.put(cell),
+            Self::WithApps(cell, apps) => pool.put_with_apps(cell, &apps),
+            Self::Change(change) => return put_change(pool, name, &change, shown, debits),
+        }
+        for debit in debits {
+            pool.debit(name, &debit.job, debit.devices.as_deref());
+        }
+    }
+}
+
+/// Reverts all debits, which gives the cell as it was last reported, and makes those again that the change does not
+/// show.
+fn put_change(pool: &mut Pool, name: &str, change: &CellChange, shown: &[Debit], debits: &[Debit]) {
+    let all = || shown.iter().chain(debits);
+    let changed = change.apps.keys().map(String::as_str);
+    let apps = changed.chain(all().map(|debit| debit.job.request.app.as_str()));
+    pool.edit(name, apps, |cell| {
+        for debit in all() {
+            cell.credit(&debit.job.request, debit.devices.as_deref());
+        }
+        cell.apply(change);
+        for debit in debits {
+            cell.debit(&debit.job.request, debit.devices.as_deref());
+        }
+    });
 }
 
 /// Reads the envelope of a report, and the rest if that was parsed along with it. `known` is the cell that the report
@@ -99,24 +135,25 @@ pub(super) fn read<'r>(
     body: &'r [u8],
     known: Option<&Known>,
 ) -> Result<(Envelope, Option<Reported<'r>>), WireError> {
+    let likely = likely_version(body);
     // most reports repeat a known version, so the rest need not be read; under load most are new
-    let repeats = known.is_some_and(|known| likely_seq(body) == Some(known.seq));
-    // recent instances only matter while an answer to a start is missing
-    let unanswered = |known: &Known| known.debits.iter().any(|d| d.answered_seq.is_none());
-    let whole = if repeats {
+    let repeats = known.is_some_and(|known| likely.is_some_and(|likely| likely.seq == known.seq));
+    let read = if repeats {
         None
+    } else if likely.is_some_and(|likely| likely.is_change) {
+        let change = parse_change(body).ok();
+        change.map(|(envelope, change)| (envelope, Reported::Change(change)))
     } else {
-        CellReport::read(body, known.is_some_and(unanswered))
+        // recent instances only matter while an answer to a start is missing
+        let unanswered = |known: &Known| known.debits.iter().any(|d| d.answered_seq.is_none());
+        let report = CellReport::read(body, known.is_some_and(unanswered));
+        report.map(|report| {
+            let reported = Reported::WithApps(report.cell, report.apps);
+            (report.envelope, reported)
+        })
     };
-    match whole {
-        Some(CellReport {
-            envelope,
-            cell,
-            apps,
-        }) => {
-            let apps = Some(apps);
-            Ok((envelope, Some(Reported { cell, apps })))
-        }
+    match read {
+        Some((envelope, reported)) => Ok((envelope, Some(reported))),
         // for reports that cannot be read, too: parsing the envelope tells what is wrong
         None => Envelope::parse(body, None).map(|envelope| (envelope, None)),
     }

@@ -12,10 +12,11 @@ use std::{
 use async_nats::service::{Request, Service, ServiceExt, endpoint::Endpoint};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use placement::{Policy, cut};
+use placement::{Policy, cut, random::SplitMix64};
 use shared::{
     AnswerTo, LogLimit, Subjects,
     ask::gather,
+    clock::wall_ms,
     may_answer,
     nats::{in_time, new_inbox},
     permissions::Role,
@@ -311,7 +312,7 @@ fn read(
     key: Option<ReplyKey>,
 ) -> Result<AuctioneerInput, WireError> {
     match (kind, key) {
-        (RequestKind::Start, key) => Ok(admission::read_start(policy, body, key, Uuid::now_v7)),
+        (RequestKind::Start, key) => Ok(admission::read_start(policy, body, key, new_ids())),
         (RequestKind::Stop, key) => Ok(admission::read_stop(body, key, Uuid::now_v7)),
         (_, None) => Err(admission::no_reply()),
         (RequestKind::Place, Some(key)) => admission::read_place(policy, body, key, Uuid::now_v7),
@@ -321,6 +322,30 @@ fn read(
         }
         (RequestKind::Queued, Some(key)) => admission::read_queued(body, key),
         (RequestKind::Pool, Some(key)) => admission::read_pool(body, key),
+    }
+}
+
+/// Returns a source of ids for the requests of one message. The system is asked for randomness once, not for each.
+fn new_ids() -> impl FnMut() -> Uuid {
+    let mut source = None;
+    move || {
+        let (wall_ms, random) = source.get_or_insert_with(|| {
+            let (high, low) = Uuid::new_v4().as_u64_pair();
+            // of both, because six bits are not random
+            (wall_ms(), SplitMix64::new(high.rotate_left(32) ^ low))
+        });
+        let mut bytes = [0; 10];
+        let draws = random
+            .draw()
+            .to_be_bytes()
+            .into_iter()
+            .chain(random.draw().to_be_bytes());
+        bytes
+            .iter_mut()
+            .zip(draws)
+            .for_each(|(byte, drawn)| *byte = drawn);
+        let millis = u64::try_from(*wall_ms).unwrap_or_default();
+        uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
     }
 }
 

@@ -33,7 +33,7 @@ impl Bench {
         self.receive_on(&name, &cell.report(None))
     }
 
-    fn receive_on(&mut self, subject: &str, body: &[u8]) -> Received {
+    pub(super) fn receive_on(&mut self, subject: &str, body: &[u8]) -> Received {
         self.feed.evidence(self.now_ms);
         let counters = &mut self.counters;
         self.feed.receive(
@@ -422,6 +422,7 @@ fn a_report_that_was_never_written_out_counts_the_same() {
             parsed.now_ms,
             ReportKind::Advert,
             Arc::new(report.advert(None)),
+            None,
             &mut parsed.counters,
         );
         assert_eq!(received, received_parsed, "report {n}");

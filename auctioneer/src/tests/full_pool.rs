@@ -79,7 +79,7 @@ fn a_pool_that_is_full_takes_no_further_cell() {
         let mut advert = template.advert(None);
         advert.cell.cell = format!("c{n}");
         let (feed, counters) = (&mut bench.feed, &mut bench.counters);
-        let received = feed.receive_parsed(0, ReportKind::Advert, Arc::new(advert), counters);
+        let received = feed.receive_parsed(0, ReportKind::Advert, Arc::new(advert), None, counters);
         (received.joined, counters.dropped_pool_full)
     };
     for n in 0..MAX_CELLS {

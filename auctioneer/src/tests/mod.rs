@@ -3,6 +3,7 @@
 mod admission;
 mod answers;
 mod auction;
+mod changes;
 mod claims;
 mod compared;
 mod contested;

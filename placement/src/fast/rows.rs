@@ -101,7 +101,8 @@ impl Holders {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    fn set(&mut self, name: &str, slot: u32, count: u32) {
+    /// Sets how many the cell has.
+    pub(crate) fn set(&mut self, name: &str, slot: u32, count: u32) {
         if count == 0 {
             if let Some(list) = self.by_name.get_mut(name) {
                 if let Ok(at) = list.binary_search_by_key(&slot, |(s, _)| *s) {

@@ -45,7 +45,7 @@ impl Ledger {
         // only these: what is reserved and counted belongs to the ledger
         own.index = described.index;
         own.attributes = attributes;
-        self.seq += 1;
+        self.cell_changed();
         true
     }
 
@@ -55,7 +55,7 @@ impl Ledger {
         let all = self.blobs.all();
         if self.cell.cached_blobs != all {
             self.cell.attributes_mut().cached_blobs = all;
-            self.seq += 1;
+            self.cell_changed();
         }
     }
 }

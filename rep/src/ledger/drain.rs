@@ -43,7 +43,7 @@ impl Ledger {
         self.drain.exits = exits || self.drain.leaving;
         if first {
             (self.cell.evacuating, self.cell.cordoned) = (true, false);
-            self.seq += 1;
+            self.cell_changed();
         }
         // a deadline of 0 ends the instances within this call
         self.tick(now_ms);
@@ -69,7 +69,7 @@ impl Ledger {
         let first = !self.cell.cordoned;
         if first {
             (self.cell.evacuating, self.cell.cordoned) = (true, true);
-            self.seq += 1;
+            self.cell_changed();
         }
         Some(first)
     }
@@ -83,7 +83,7 @@ impl Ledger {
         let first = self.cell.evacuating;
         if first {
             (self.cell.evacuating, self.cell.cordoned) = (false, false);
-            self.seq += 1;
+            self.cell_changed();
         }
         Some(first)
     }

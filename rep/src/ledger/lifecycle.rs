@@ -215,7 +215,7 @@ impl Ledger {
             let shown = entry.describe(now_ms, &self.address);
             self.history.add(now_ms, shown, stopped, entry.expires_ms);
         }
-        self.seq += 1;
+        self.work_changed(entry.work);
     }
 
     pub(super) fn restart(&mut self, now_ms: u64, id: &InstanceId) {

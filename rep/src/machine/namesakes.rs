@@ -127,6 +127,7 @@ mod tests {
             auction: None,
             incarnation: Incarnation::from_u128(incarnation),
             seq: 1,
+            since: None,
             clock_ms: CellTime::from_ms(age_ms),
             ttl: Some(Span(Duration::from_millis(TTL_MS))),
             recent: Vec::new(),

@@ -5,15 +5,15 @@ use shared::{
     AuctionId,
     clock::{CellTime, millis},
     wire::{
-        Acceptance, Advert, Bid, CellStart, Cordon, CordonAnswer, Drain, DrainAnswer, Event,
-        Instance, Instances, InstancesAnswer, RunningIds, Stop, StopAnswer, WireError, code, kind,
-        parse, parse_strict,
+        Acceptance, Advert, Bid, CellStart, Change, Cordon, CordonAnswer, Drain, DrainAnswer,
+        Event, Instance, Instances, InstancesAnswer, RunningIds, Stop, StopAnswer, WireError, code,
+        kind, parse, parse_strict,
     },
 };
 
 use super::{CellMachine, CellOutput};
 use crate::ledger::{Lacks, check_work};
-use advertiser::Trigger;
+use advertiser::{StateVersion, Trigger};
 
 /// The most instances in one start for a cell.
 const MAX_WORK: usize = 10_000;
@@ -25,6 +25,8 @@ const MAX_FILTER: usize = 100_000;
 pub enum CellBid {
     /// The last advertisement is still accurate.
     Unchanged(Bid),
+    /// What has changed.
+    Change(Box<Change>),
     /// The full state.
     Full(Box<Advert>),
 }
@@ -54,7 +56,37 @@ impl CellMachine {
         if self.is_advertised() {
             return Some(CellBid::Unchanged(self.unchanged(now_ms, auction)));
         }
+        // not since the last advertisement: bids come another way, and may overtake it
+        let before = self.advertiser.advertised_before();
+        if let Some(StateVersion(before)) = before
+            && let Some(change) = self.change(now_ms, Some(auction), before)
+        {
+            return Some(CellBid::Change(Box::new(change)));
+        }
         Some(CellBid::Full(Box::new(self.state(now_ms, Some(auction)))))
+    }
+
+    /// Returns what has changed since this version, if that is known and is not too much.
+    pub(super) fn change(
+        &self,
+        now_ms: u64,
+        auction: Option<AuctionId>,
+        since: u64,
+    ) -> Option<Change> {
+        let (change, recent) = self.ledger.changes_since(since)?;
+        Some(Change {
+            v: shared::VERSION,
+            auction,
+            incarnation: self.ledger.incarnation(),
+            seq: self.ledger.seq(),
+            since,
+            clock_ms: CellTime::from_ms(now_ms),
+            ttl: self.advertiser.ttl(),
+            recent,
+            leaving: self.ledger.is_leaving(),
+            cell: self.ledger.cell().cell.clone(),
+            change,
+        })
     }
 
     /// Returns the bid of a cell whose last advertisement is still accurate.

@@ -90,6 +90,10 @@ fn text(output: &CellOutput) -> String {
                 advert.cell.counts.apps.values().sum::<u32>()
             )
         }
+        CellOutput::AdvertiseChange(change) => {
+            assert_eq!(change.ttl, seconds(15));
+            format!("advertise change {:?}", change.change.apps)
+        }
         CellOutput::Withdraw(advert) => format!("withdraw, ttl {:?}", advert.ttl.0),
         CellOutput::Result(result) => format!("result: {}", result.ended),
         CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
@@ -128,13 +132,11 @@ fn an_instance_that_starts_at_once_is_advertised_once_as_running() {
     assert_eq!(first.iter().map(text).collect::<Vec<_>>(), [launch]);
     running(&mut machine, 1_000, 1);
     let next = machine.run(1_000);
-    let [CellOutput::Advertise(advert)] = &next[..] else {
+    let [CellOutput::AdvertiseChange(change)] = &next[..] else {
         panic!("{next:?}");
     };
-    assert_eq!(
-        (advert.cell.counts.starting, advert.cell.count_of("web")),
-        (0, 1)
-    );
+    let change = &change.change;
+    assert_eq!((change.starting, change.apps["web"]), (0, 1));
     assert!(machine.is_advertised());
     assert!(machine.run(1_000).is_empty());
     // its event is collected for 100 ms
@@ -152,6 +154,7 @@ fn a_bid_is_unchanged_only_if_the_last_advertisement_was_sent() {
             assert_eq!(advert.auction, Some(auction));
             true
         }
+        CellBid::Change(_) => panic!("a change since what?"),
         CellBid::Unchanged(bid) => {
             assert_eq!((bid.auction, bid.seq), (auction, machine.ledger().seq()));
             false
@@ -167,6 +170,41 @@ fn a_bid_is_unchanged_only_if_the_last_advertisement_was_sent() {
     assert!(!full(&machine));
     start(&mut machine, 3, &[1]);
     assert!(full(&machine), "its state is another one");
+}
+
+#[test]
+fn a_bid_says_what_has_changed_since_the_advertisement_before_the_last_one() {
+    let mut machine = machine();
+    let bid = |machine: &CellMachine, now_ms| {
+        let auction = AuctionId::from_u128(9);
+        match machine.bid(now_ms, auction).unwrap() {
+            CellBid::Change(change) => {
+                assert_eq!(change.auction, Some(auction));
+                let apps = change.change.apps.clone();
+                let recent: Vec<String> = change.recent.iter().map(ToString::to_string).collect();
+                Some((change.since, change.seq, recent, apps))
+            }
+            CellBid::Full(_) => None,
+            CellBid::Unchanged(bid) => panic!("{bid:?}"),
+        }
+    };
+    tick(&mut machine, 0);
+    start(&mut machine, 500, &[1]);
+    assert_eq!(bid(&machine, 500), None, "there is one advertisement only");
+    run(&mut machine, 500);
+    start(&mut machine, 510, &[2]);
+    let web = |count| [("web".to_owned(), count)].into();
+    let since_first = (1, 3, vec![id(1), id(2)], web(2));
+    assert_eq!(bid(&machine, 510), Some(since_first));
+    tick(&mut machine, 600);
+    start(&mut machine, 610, &[3]);
+    let since_second = (2, 4, vec![id(2), id(3)], web(3));
+    assert_eq!(bid(&machine, 610), Some(since_second));
+    // what is not counted is not told as a change
+    machine.cordon(620, br#"{"v":1}"#).unwrap();
+    machine.uncordon(620, br#"{"v":1}"#).unwrap();
+    start(&mut machine, 630, &[4]);
+    assert_eq!(bid(&machine, 630), None);
 }
 
 /// Managers have less time when the rep ends than when an operator drains the cell.
@@ -223,7 +261,7 @@ fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
         InstanceChange::Ended(EndReason::Signal(15)),
     );
     assert!(!machine.ledger().is_drained());
-    assert_eq!(run(&mut machine, 7_010), ["advertise 1"]);
+    assert_eq!(run(&mut machine, 7_010), [r#"advertise change {"web": 1}"#]);
     report(
         &mut machine,
         7_020,
@@ -407,6 +445,7 @@ fn ages_of_two_reps_of_one_name_are_compared_not_their_times() {
         auction: None,
         incarnation: Incarnation::from_u128(9),
         seq: 1,
+        since: None,
         clock_ms: CellTime::from_ms(age_s * 1_000),
         ttl: Some(seconds(15)),
         recent: Vec::new(),

@@ -90,6 +90,9 @@ pub struct Envelope {
     pub incarnation: Incarnation,
     /// The ledger's version.
     pub seq: u64,
+    /// In a [`Change`](super::Change), the version on which it builds.
+    #[serde(default)]
+    pub since: Option<u64>,
     /// The cell's own monotonic clock.
     #[serde(default)]
     pub clock_ms: CellTime,
@@ -111,12 +114,7 @@ impl Envelope {
     /// Parses the envelope of a body, and checks its cell against the one in the subject, if there is one.
     pub fn parse(body: &[u8], subject_cell: Option<&str>) -> Result<Self, WireError> {
         let envelope: Self = super::error::read(body)?;
-        placement::check_name("cell", &envelope.cell)?;
-        if envelope.recent.len() > MAX_RECENT {
-            let ids = envelope.recent.len();
-            let message = format!("recent: {ids} ids; expected at most {MAX_RECENT}");
-            return Err(WireError::new(code::INVALID_REQUEST, message));
-        }
+        envelope.check()?;
         match subject_cell {
             Some(cell) if cell != envelope.cell => Err(WireError {
                 code: code::INVALID_REQUEST.into(),
@@ -128,6 +126,16 @@ impl Envelope {
             }),
             _ => Ok(envelope),
         }
+    }
+
+    pub(super) fn check(&self) -> Result<(), WireError> {
+        placement::check_name("cell", &self.cell)?;
+        if self.recent.len() > MAX_RECENT {
+            let ids = self.recent.len();
+            let message = format!("recent: {ids} ids; expected at most {MAX_RECENT}");
+            return Err(WireError::new(code::INVALID_REQUEST, message));
+        }
+        Ok(())
     }
 }
 
@@ -180,18 +188,33 @@ impl<'r> CellReport<'r> {
     }
 }
 
+/// What a report seems to be; see [`likely_version`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LikelyVersion {
+    /// The version of the cell's state.
+    pub seq: u64,
+    /// Whether it is a [`Change`](super::Change).
+    pub is_change: bool,
+}
+
 /// Returns the version of the cell's state in an advertisement or a bid, if it is where our own programs write it.
 /// Found without parsing the message, so it may be wrong: only for choosing how to read it.
-pub fn likely_seq(body: &[u8]) -> Option<u64> {
+pub fn likely_version(body: &[u8]) -> Option<LikelyVersion> {
     const NAME: &[u8] = b"\"seq\":";
     // it is preceded by the version, an auction and an incarnation
     let start = &body[..body.len().min(200)];
     let at = start.windows(NAME.len()).position(|bytes| bytes == NAME)?;
-    let digits = start[at + NAME.len()..].iter().copied();
-    let digits = digits.take_while(u8::is_ascii_digit);
-    Some(digits.fold(0_u64, |seq, digit| {
-        seq.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
-    }))
+    let value = &start[at + NAME.len()..];
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
+    let (mut seq, mut length) = (0_u64, 0);
+    for digit in digits {
+        seq = seq.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+        length += 1;
+    }
+    Some(LikelyVersion {
+        seq,
+        is_change: value[length..].starts_with(b",\"since\":"),
+    })
 }
 
 struct ReportVisitor {
@@ -221,6 +244,7 @@ impl<'de> Visitor<'de> for ReportVisitor {
             auction: read.auction.flatten(),
             incarnation: read.incarnation.ok_or_else(|| missing("incarnation"))?,
             seq: read.seq.ok_or_else(|| missing("seq"))?,
+            since: None,
             clock_ms: read.clock_ms.unwrap_or_default(),
             ttl: read.ttl.flatten(),
             recent: read.recent.unwrap_or_default(),
@@ -308,6 +332,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Fields<'de, A> {
                 "recent" if *recent => once(&mut envelope.recent, map)?,
                 "recent" => drop(map.next_value::<IgnoredAny>()?),
                 "unchanged" => once(&mut envelope.unchanged, map)?,
+                "since" => return Err(A::Error::custom("a change")),
                 "apps" => once(apps, map)?,
                 other => {
                     let name = BorrowedStrDeserializer::new(other);
@@ -362,7 +387,11 @@ mod tests {
     fn one_pass_reads_what_two_read() {
         let whole = super::super::to_bytes(&advert());
         let whole = std::str::from_utf8(&whole).unwrap();
-        assert_eq!(likely_seq(whole.as_bytes()), Some(12));
+        let version = LikelyVersion {
+            seq: 12,
+            is_change: false,
+        };
+        assert_eq!(likely_version(whole.as_bytes()), Some(version));
         let mut read = 0;
         for (from, to) in [
             ("", ""),
@@ -374,6 +403,7 @@ mod tests {
             (r#""seq":12,"#, ""),
             (r#""seq":12"#, r#""seq":12,"seq":12"#),
             (r#""seq":12"#, r#""seq":"12""#),
+            (r#""seq":12"#, r#""seq":12,"since":"12""#),
             (r#""v":1"#, r#""v":2"#),
             (r#""cell":"c1""#, r#""cell":"c.1""#),
             (r#""cell":"c1","#, ""),
@@ -410,9 +440,11 @@ mod tests {
 
     #[test]
     fn a_version_that_does_not_stand_in_its_place_is_not_found() {
-        assert_eq!(likely_seq(b"{}"), None);
+        assert_eq!(likely_version(b"{}"), None);
         let late = format!("{}\"seq\":3", " ".repeat(200));
-        assert_eq!(likely_seq(late.as_bytes()), None);
-        assert_eq!(likely_seq(b"\"seq\":"), Some(0));
+        assert_eq!(likely_version(late.as_bytes()), None);
+        let seq = |body: &[u8]| likely_version(body).map(|version| version.seq);
+        assert_eq!(seq(b"\"seq\":"), Some(0));
+        assert_eq!(seq(b"{\"seq\":17,"), Some(17));
     }
 }

@@ -3,6 +3,7 @@
 mod advert;
 mod app;
 mod cell;
+mod change;
 mod error;
 mod event;
 mod grant;
@@ -14,7 +15,9 @@ mod start;
 mod stop;
 mod task;
 
-pub use advert::{Advert, Bid, BidRequest, CellReport, Envelope, likely_seq, parse_cell};
+pub use advert::{
+    Advert, Bid, BidRequest, CellReport, Envelope, LikelyVersion, likely_version, parse_cell,
+};
 pub use app::{
     AppAction, AppChanged, AppExport, AppHistory, AppImport, AppImportResult, AppImported, AppList,
     AppListed, AppLook, AppMove, AppMoved, AppPut, AppRestart, AppScale, AppShown, AppStatus,
@@ -24,6 +27,7 @@ pub use cell::{
     Acceptance, CellSet, CellSetAnswer, CellStart, Cordon, CordonAnswer, Drain, DrainAnswer,
     Instance, InstanceState, LogLine, Logs, LogsAnswer, Refusal, Work, reason,
 };
+pub use change::{Change, parse_change};
 pub use error::{
     ErrorBody, WireError, check_version, code, parse, parse_strict, read, read_nothing,
     unknown_fields,

@@ -6,6 +6,7 @@ use std::{
 };
 
 use advertiser::Cadence;
+use bytes::Bytes;
 use manager::WaveId;
 use placement::{Cell, DeviceSet, DeviceShares, Kind, Resources, Span};
 use rep::{
@@ -285,15 +286,22 @@ impl CellNode {
         }
     }
 
+    fn advertise(&mut self, now_ms: u64, body: Bytes, out: &mut Outbox) {
+        if self.up {
+            let subject = format!("cell.{}.advert", self.name);
+            out.send(Message::new(subject, body));
+        } else if let Some(machine) = &mut self.machine {
+            machine.take(now_ms - self.born_ms, CellInput::NotSent);
+        }
+    }
+
     fn carry_out(&mut self, now_ms: u64, output: CellOutput, out: &mut Outbox) {
         match output {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => {
-                if self.up {
-                    let subject = format!("cell.{}.advert", self.name);
-                    out.send(Message::new(subject, to_bytes(&*advert)));
-                } else if let Some(machine) = &mut self.machine {
-                    machine.take(now_ms - self.born_ms, CellInput::NotSent);
-                }
+                self.advertise(now_ms, to_bytes(&*advert), out);
+            }
+            CellOutput::AdvertiseChange(change) => {
+                self.advertise(now_ms, to_bytes(&*change), out);
             }
             CellOutput::Execute(ExecutorOrder::Launch { work, attempt }) => {
                 out.note(|| format!("starts {}/{} {}", work.app, work.index, work.instance));
@@ -395,6 +403,7 @@ impl CellNode {
                 let bid = asked.and_then(|asked| machine.bid(own_ms, asked.auction));
                 let bid = bid.map(|bid| match bid {
                     CellBid::Unchanged(bid) => to_bytes(&bid),
+                    CellBid::Change(change) => to_bytes(&*change),
                     CellBid::Full(advert) => to_bytes(&*advert),
                 });
                 bid.into_iter().collect()

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use placement::{Cell, Counts, Request};
 use serde_json::{Map, Value, json};
-use shared::wire::{Instance, InstancesAnswer, StartBody, Stop, parse, parse_cell, parse_start};
+use shared::wire::{
+    Instance, InstancesAnswer, StartBody, Stop, parse, parse_cell, parse_change, parse_start,
+};
 
 /// Maximum number of requests and stops in a recording.
 pub const MAX_DEMANDS: usize = 1_000_000;
@@ -27,6 +29,8 @@ impl Recording {
     /// Records an advertisement; only the first one of each cell is used.
     pub fn advert(&mut self, body: &[u8]) {
         match parse_cell(body) {
+            // a change of a cell that has advertised everything before, or soon does
+            Err(_) if parse_change(body).is_ok() => {}
             Ok(cell) => drop(self.cells.entry(cell.cell.clone()).or_insert(cell)),
             Err(_) => self.left_out += 1,
         }

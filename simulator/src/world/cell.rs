@@ -10,7 +10,7 @@ use rep::{
 };
 use shared::{
     Incarnation, InstanceId, WaveId,
-    wire::{Acceptance, Advert, Drain, Event, InstancesAnswer, StopAnswer, Work, to_bytes},
+    wire::{Acceptance, Advert, Change, Drain, Event, InstancesAnswer, StopAnswer, Work, to_bytes},
 };
 
 use super::{messages::MAX_PAYLOAD, traffic::written};
@@ -93,7 +93,8 @@ impl DrainState {
 /// What a cell publishes.
 #[derive(Debug)]
 pub(super) enum Publication {
-    Advert(Arc<Advert>),
+    /// The whole state, and what of it is sent if that is only a change.
+    Advert(Arc<Advert>, Option<Box<Change>>),
     Event(Box<Event>),
 }
 
@@ -295,10 +296,13 @@ impl SimCell {
     fn carry_out(&mut self, now_ms: u64, output: CellOutput, published: &mut Vec<Publication>) {
         match output {
             CellOutput::Advertise(advert) | CellOutput::Withdraw(advert) => {
-                if !self.is_there() {
-                    self.machine.take(now_ms, CellInput::NotSent);
-                }
-                published.push(Publication::Advert(advert));
+                self.advertise(now_ms);
+                published.push(Publication::Advert(advert, None));
+            }
+            CellOutput::AdvertiseChange(change) => {
+                self.advertise(now_ms);
+                let state = Arc::new(self.machine.state(now_ms, None));
+                published.push(Publication::Advert(state, Some(change)));
             }
             CellOutput::Execute(order) => {
                 if let ExecutorOrder::Launch { work, .. } = &order
@@ -311,6 +315,12 @@ impl SimCell {
             CellOutput::Event(event) => published.push(Publication::Event(event)),
             // names are unique here, and no task is stored
             CellOutput::AskNamesake | CellOutput::Result(_) => {}
+        }
+    }
+
+    fn advertise(&mut self, now_ms: u64) {
+        if !self.is_there() {
+            self.machine.take(now_ms, CellInput::NotSent);
         }
     }
 

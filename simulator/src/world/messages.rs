@@ -12,7 +12,7 @@ use rep::{CellBid, CellInput};
 use shared::{
     AuctionId,
     clock::millis,
-    wire::{Advert, InstancesAnswer, StartReply, Stop, WireError, to_bytes},
+    wire::{Advert, Change, InstancesAnswer, StartReply, Stop, WireError, to_bytes},
 };
 
 use super::{
@@ -327,7 +327,7 @@ impl World<'_> {
             }
             ToCell::State => {
                 let state = Arc::new(self.cells[c].machine().state(now_ms, None));
-                let input = self.report(ReportKind::State, &state);
+                let input = self.report(ReportKind::State, &state, None);
                 self.answer(c, from, Kind::State, (input, written(&*state)));
             }
             ToCell::Start { dispatch, body } => self.cell_starts(c, from, dispatch, &body),
@@ -374,22 +374,36 @@ impl World<'_> {
                 let bytes = body.len() as u64;
                 Some((cell_report(ReportKind::Bid, None, body), bytes))
             }
+            CellBid::Change(change) => {
+                let state = Arc::new(self.cells[c].machine().state(now_ms, Some(auction)));
+                let bytes = written(&*change);
+                let input = self.report(ReportKind::Bid, &state, Some(&change));
+                Some((input, bytes))
+            }
             CellBid::Full(bid) => {
                 let bytes = self.cells[c].bid_bytes(&bid);
-                Some((self.report(ReportKind::Bid, &Arc::from(bid)), bytes))
+                Some((self.report(ReportKind::Bid, &Arc::from(bid), None), bytes))
             }
         }
     }
 
-    /// Returns a cell's full report in the form in which an auctioneer gets it.
-    pub(super) fn report(&self, kind: ReportKind, report: &Arc<Advert>) -> AuctioneerInput {
+    /// Returns a cell's report in the form in which an auctioneer gets it: the whole state, or the change that is sent
+    /// in its place.
+    pub(super) fn report(
+        &self,
+        kind: ReportKind,
+        report: &Arc<Advert>,
+        change: Option<&Change>,
+    ) -> AuctioneerInput {
         if self.settings.verbatim {
             let subject_cell = (kind == ReportKind::Advert).then(|| report.cell.cell.clone());
-            return cell_report(kind, subject_cell, to_bytes(&**report));
+            let body = change.map_or_else(|| to_bytes(&**report), to_bytes);
+            return cell_report(kind, subject_cell, body);
         }
         AuctioneerInput::Simulated(SimulatedInput::Report {
             kind,
             report: Arc::clone(report),
+            since: change.map(|change| change.since),
         })
     }
 

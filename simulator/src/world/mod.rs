@@ -467,17 +467,18 @@ impl<'s> World<'s> {
                     self.managers_hear_event(c, event);
                 }
             }
-            Publication::Advert(advert) => {
-                let bytes = written(&*advert);
+            Publication::Advert(advert, change) => {
+                let whole_bytes = written(&*advert);
+                let bytes = change.as_deref().map_or(whole_bytes, written);
                 self.count_silence(c, silent_ms);
                 self.cells[c].advertised_ms = self.now_ms();
-                self.cells[c].advert_bytes = bytes;
+                self.cells[c].advert_bytes = whole_bytes;
                 if !reachable {
                     return;
                 }
                 self.counts.sent(Kind::Advertisement, 1);
                 for n in 0..self.nodes.len() {
-                    let input = self.report(ReportKind::Advert, &advert);
+                    let input = self.report(ReportKind::Advert, &advert, change.as_deref());
                     self.send_node(c, n, Kind::Advertisement, (input, bytes));
                 }
                 self.managers_hear_advert(c, &advert, bytes);

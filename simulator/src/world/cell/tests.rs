@@ -22,7 +22,7 @@ fn cell(name: &str) -> SimCell {
 /// Returns when a cell advertised, how many instances of `web` it had, and how long that is valid.
 fn adverts_of(now_ms: u64, published: Vec<Publication>) -> Vec<(u64, u32, Duration)> {
     let advert = |publication| match publication {
-        Publication::Advert(advert) => Some((now_ms, advert.cell.count_of("web"), advert.ttl.0)),
+        Publication::Advert(advert, _) => Some((now_ms, advert.cell.count_of("web"), advert.ttl.0)),
         Publication::Event(_) => None,
     };
     published.into_iter().filter_map(advert).collect()
