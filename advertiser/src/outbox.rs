@@ -64,6 +64,17 @@ impl Outbox {
         self.unsent.load(Ordering::Relaxed)
     }
 
+    /// Returns whether many more messages find room.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.capacity() >= WAITING / 2
+    }
+
+    /// Waits until [`Outbox::has_room`].
+    pub(crate) async fn room(&self) {
+        // an error means that the client is gone: nothing is sent any more, with or without room
+        let _ = self.waiting.reserve_many(WAITING / 2).await;
+    }
+
     pub(crate) fn publish(&self, subject: impl Into<String>, body: impl Into<Bytes>) {
         self.put(subject.into(), None, None, body.into());
     }
@@ -131,5 +142,31 @@ async fn send(client: &Client, message: Message) -> Result<(), async_nats::Publi
         (Some(reply), _) => client.publish_with_reply(subject, reply, body).await,
         (None, Some(headers)) => client.publish_with_headers(subject, headers, body).await,
         (None, None) => client.publish(subject, body).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::NatsServer;
+
+    use super::*;
+
+    /// This test has one thread: while the loop does not wait, nothing is sent.
+    #[tokio::test]
+    async fn whoever_waits_for_room_loses_nothing() {
+        let server = NatsServer::start().await;
+        let outbox = Outbox::new(server.client().await);
+        let mut waited = 0;
+        for _ in 0..2 * WAITING {
+            if !outbox.has_room() {
+                outbox.room().await;
+                waited += 1;
+            }
+            assert!(outbox.has_room());
+            outbox.publish("x", "");
+        }
+        assert!(waited > 1);
+        outbox.flush().await;
+        assert_eq!(outbox.unsent(), 0);
     }
 }

@@ -38,11 +38,23 @@ pub use violations::{Act, PermissionViolation, PermissionViolations};
 /// waits for ever.
 pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Whose server it is, and so which flags an advice names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerOf {
+    /// Of a cluster.
+    #[default]
+    Cluster,
+    /// Of an estate of DEAs.
+    Deas,
+}
+
 /// The address of the server, and the credentials for it.
 #[derive(Clone, Debug, Default)]
 pub struct NatsOptions {
     /// Server addresses, separated by commas; may contain `user:password@` or `token@`.
     pub url: String,
+    /// Whose server it is.
+    pub of: ServerOf,
     /// A credentials file (JWT and seed).
     pub creds: Option<PathBuf>,
     /// A file with the seed of an nkey.
@@ -184,7 +196,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
     let client = match first {
         // a malformed address stays malformed, so retrying is useless
         Err(error) if options.patient && error.kind() != ConnectErrorKind::ServerParse => {
-            notices.failed_at_first(&error, tls::advice(&error, tls_first));
+            notices.failed_at_first(&error, tls::advice(&error, tls_first, options.of));
             let again = connect.retry_on_initial_connect();
             again.connect(addresses.clone()).await
         }
@@ -195,7 +207,7 @@ pub async fn connect(options: &NatsOptions) -> Result<Bus, BusError> {
             Some(name) => format!("{} (context {name})", without_secrets(&url)),
             None => without_secrets(&url),
         },
-        advice: tls::advice(&source, tls_first),
+        advice: tls::advice(&source, tls_first, options.of),
         source,
     };
     let client = client.map_err(failed)?;

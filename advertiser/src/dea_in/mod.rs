@@ -13,7 +13,9 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-use placement::{Invalid, check_name};
+use std::time::Duration;
+
+use placement::{Invalid, Span, check_name};
 use shared::{
     Subjects,
     nats::{Bus, BusError, PermissionViolation},
@@ -62,7 +64,7 @@ impl DeaInConfig {
             ));
         }
         if self.settle_ms > MAX_SETTLE_MS {
-            let given = format!("{}ms", self.settle_ms);
+            let given = Span(Duration::from_millis(self.settle_ms));
             return Err(Invalid::new("settle", given, "at most 1h"));
         }
         Ok(())

@@ -18,7 +18,6 @@ use tokio::time::{sleep_until, timeout};
 
 use super::{
     DeaInConfig, DeaInError,
-    asked::OF_CELL,
     cells::{CellsOutput, DeaCells},
 };
 use crate::{
@@ -169,11 +168,10 @@ async fn listen_to_cluster(
         asked.push(messages.map_err(BusError::subscribe)?);
     }
     for cell in config.cells() {
-        for (what, _) in OF_CELL {
-            let (subject, queue) = (subjects.cell(&cell, what), Subjects::CELL_QUEUE);
-            let messages = cluster.client.queue_subscribe(subject, queue.into()).await;
-            asked.push(messages.map_err(BusError::subscribe)?);
-        }
+        // one subscription for each cell, not one for each topic: the client reserves several KiB for each
+        let (subject, queue) = (subjects.cell(&cell, "*"), Subjects::CELL_QUEUE);
+        let messages = cluster.client.queue_subscribe(subject, queue.into()).await;
+        asked.push(messages.map_err(BusError::subscribe)?);
     }
     Ok(asked)
 }
@@ -195,8 +193,12 @@ async fn live(
     let mut refused = pin!(cluster.violations.first(of_cluster));
     let mut refused_there = pin!(estate.violations.first(of_estate));
     let mut ending = pin!(ending.cancelled());
+    let to_cluster = shell.to_cluster.clone();
     loop {
         let wake = shell.instant();
+        // a new bridge hears of everything at once, and tells the cluster of each instance; without a connection it goes
+        // on listening, and what cannot be sent is dropped
+        let hears = to_cluster.has_room() || !*connected.borrow();
         tokio::select! {
             biased;
             () = &mut ending => return Ok(()),
@@ -214,7 +216,8 @@ async fn live(
                 shell.carry_out(out);
             }
             Some(message) = asked.next() => shell.asked(&message),
-            Some(message) = heard.next() => shell.heard(&message),
+            Some(message) = heard.next(), if hears => shell.heard(&message),
+            () = to_cluster.room(), if !hears => {}
             Ok(()) = connected.changed() => {
                 if *connected.borrow_and_update() {
                     let now_ms = shell.now_ms();
@@ -245,6 +248,9 @@ impl Shell {
     /// has crashed.
     fn hear_what_came_before(&mut self, heard: &mut SelectAll<Subscriber>) {
         for _ in 0..MAX_BEFORE {
+            if !self.to_cluster.has_room() {
+                return;
+            }
             let Some(Some(message)) = heard.next().now_or_never() else {
                 return;
             };

@@ -105,16 +105,30 @@ pub(crate) struct OutCells {
     pub(super) counters: OutCounters,
 }
 
+impl OutCounters {
+    fn add(&mut self, facade: &Facade) {
+        self.malformed += facade.malformed;
+        self.dropped += facade.dropped;
+        self.staged += facade.staged;
+        self.not_staged += facade.not_staged;
+    }
+}
+
 impl OutCell {
-    /// Ends the cell's DEA.
-    fn end_facade(&mut self, out: &mut Vec<OutOutput>) {
-        if let Some(facade) = self.facade.take() {
-            let [.., of_staging] = facade.staging_subjects();
-            let of_staging = facade.stages().then_some(of_staging);
-            let own = of_staging.into_iter().chain([facade.own_subject()]);
-            out.extend(own.map(|subject| OutOutput::Unlisten { subject }));
+    fn new(incarnation: Incarnation) -> Self {
+        Self {
+            incarnation,
+            cell: None,
+            clock: (0, 0),
+            expires_ms: 0,
+            facade: None,
+            emptied: false,
+            lives: 0,
+            address: String::new(),
+            waits_for_address: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            accepted: BTreeMap::new(),
         }
-        self.emptied = false;
     }
 }
 
@@ -132,12 +146,7 @@ impl OutCells {
     pub(crate) fn counters(&self) -> OutCounters {
         let facades = self.cells.values().filter_map(|cell| cell.facade.as_ref());
         let mut all = self.counters;
-        for facade in facades {
-            all.malformed += facade.malformed;
-            all.dropped += facade.dropped;
-            all.staged += facade.staged;
-            all.not_staged += facade.not_staged;
-        }
+        facades.for_each(|facade| all.add(facade));
         all
     }
 
@@ -211,27 +220,20 @@ impl OutCells {
         if !self.config.cells.contains(&name) {
             return out;
         }
-        let known = self.cells.entry(name.clone()).or_insert_with(|| OutCell {
-            incarnation,
-            clock: (0, 0),
-            expires_ms: 0,
-            facade: None,
-            emptied: false,
-            lives: 0,
-            address: String::new(),
-            waits_for_address: BTreeMap::new(),
-            cell: None,
-            sent: BTreeMap::new(),
-            accepted: BTreeMap::new(),
-        });
-        if known.incarnation != incarnation {
-            // a restarted rep has lost everything that its cell ran, like a restarted DEA
-            known.incarnation = incarnation;
-            known.end_facade(&mut out);
-            known.sent.clear();
-            known.accepted.clear();
-            known.waits_for_address.clear();
+        let known = self.cells.entry(name.clone());
+        let known = known.or_insert_with(|| OutCell::new(incarnation));
+        let is_restarted = known.incarnation != incarnation;
+        let is_empty = known.accepted.is_empty() && known.sent.is_empty();
+        let was_emptied = known.emptied && !cell.evacuating && is_empty;
+        if is_restarted {
+            self.restarted(now_ms, &name, incarnation, &mut out);
+        } else if was_emptied {
+            // it takes work again
+            self.end_facade(&name, &mut out);
         }
+        let Some(known) = self.cells.get_mut(&name) else {
+            return out;
+        };
         known.clock = (clock_ms, now_ms);
         // what runs on it is of no interest here
         known.cell = Some(Cell {
@@ -241,11 +243,6 @@ impl OutCells {
         // a forged advertisement must not keep a cell for ever
         known.expires_ms = now_ms.saturating_add(ttl_ms.min(self.config.max_ttl_ms));
         let is_emptied = cell.evacuating && !cell.cordoned;
-        let is_empty = known.accepted.is_empty() && known.sent.is_empty();
-        if known.emptied && !cell.evacuating && is_empty {
-            // it takes work again
-            known.end_facade(&mut out);
-        }
         known.emptied |= is_emptied;
         let room = room(cell);
         if known.facade.is_none() {
@@ -261,6 +258,39 @@ impl OutCells {
             self.tell(now_ms, &name, FacadeInput::Evacuate, &mut out);
         }
         out
+    }
+
+    /// Handles that a cell's rep was restarted: it has lost everything that the cell ran, like a restarted DEA.
+    fn restarted(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        incarnation: Incarnation,
+        out: &mut Vec<OutOutput>,
+    ) {
+        self.tell(now_ms, name, FacadeInput::Lost, out);
+        self.end_facade(name, out);
+        if let Some(cell) = self.cells.get_mut(name) {
+            cell.incarnation = incarnation;
+            cell.sent.clear();
+            cell.accepted.clear();
+            cell.waits_for_address.clear();
+        }
+    }
+
+    /// Ends the DEA of a cell.
+    fn end_facade(&mut self, name: &str, out: &mut Vec<OutOutput>) {
+        let Some(cell) = self.cells.get_mut(name) else {
+            return;
+        };
+        cell.emptied = false;
+        if let Some(facade) = cell.facade.take() {
+            self.counters.add(&facade);
+            let [.., of_staging] = facade.staging_subjects();
+            let of_staging = facade.stages().then_some(of_staging);
+            let own = of_staging.into_iter().chain([facade.own_subject()]);
+            out.extend(own.map(|subject| OutOutput::Unlisten { subject }));
+        }
     }
 
     fn begin(&mut self, now_ms: u64, cell: &Cell, room: FacadeRoom, out: &mut Vec<OutOutput>) {

@@ -11,9 +11,9 @@ mod starts;
 mod tests;
 mod told;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use placement::{Invalid, check_name};
+use placement::{Invalid, Span, check_name};
 use shared::{
     Subjects,
     nats::{Bus, BusError, PermissionViolation},
@@ -76,13 +76,17 @@ impl DeaOutConfig {
             let expected = format!("at most {MAX_NAME} characters");
             return Err(Invalid::new("name", self.name.len(), expected));
         }
-        let distinct: BTreeSet<&String> = self.cells.iter().collect();
-        if !(1..=MAX_OUT_CELLS).contains(&self.cells.len()) || distinct.len() < self.cells.len() {
-            let expected = format!("1 to {MAX_OUT_CELLS} different cells");
-            return Err(Invalid::new("cells", self.cells.len(), expected));
+        if !(1..=MAX_OUT_CELLS).contains(&self.cells.len()) {
+            let count = format!("a list of {}", self.cells.len());
+            let expected = format!("1 to {MAX_OUT_CELLS} cells");
+            return Err(Invalid::new("cells", count, expected));
         }
+        let mut distinct = BTreeSet::new();
         for cell in &self.cells {
             check_name("cells", cell)?;
+            if !distinct.insert(cell) {
+                return Err(Invalid::new("cells", format!("{cell:?}"), "each cell once"));
+            }
         }
         for (field, ms) in [
             ("advertise", self.advertise_ms),
@@ -92,7 +96,8 @@ impl DeaOutConfig {
             ("staging-time", self.staging_ms),
         ] {
             if !(100..=3_600_000).contains(&ms) {
-                return Err(Invalid::new(field, format!("{ms}ms"), "from 100ms to 1h"));
+                let given = Span(Duration::from_millis(ms));
+                return Err(Invalid::new(field, given, "from 100ms to 1h"));
             }
         }
         for (field, mb) in [

@@ -1,6 +1,6 @@
 //! Cells as DEAs: a scripted Cloud Controller on one side, scripted cells on the other.
 
-use placement::{Cell, Resources};
+use placement::{Cell, Resources, Usage};
 use serde_json::{Value, json};
 use shared::{
     Incarnation, InstanceId,
@@ -165,6 +165,10 @@ impl World {
             instance.state = InstanceState::Running;
             instance.request = format!("dea-out-out-{}", key_of(*id)).parse().ok();
             (instance.address, instance.port) = (Some("10.0.0.7".into()), Some(61_001));
+            instance.usage = Some(Usage {
+                memory_mb: 41,
+                cpu_millis: 250,
+            });
             instance
         };
         let mut list = testkit::lists::list("c1", instances.iter().map(listed).collect());
@@ -273,6 +277,22 @@ fn a_start_is_sent_to_the_cell_and_told_of_when_it_runs() {
     world.event(kind::STOPPED, id, Some("stopped"));
     world.hear("dea.locate", "");
     assert_eq!(world.last("dea.advertise")["app_id_to_count"], json!({}));
+}
+
+#[test]
+fn what_the_cell_has_measured_is_in_the_replies_of_its_dea() {
+    let mut world = World::new();
+    let instance = world.start();
+    world.answer(&[instance], None);
+    world.list(&[instance]);
+    let question = r#"{"droplet":"orders","include_stats":true}"#;
+    world.hear("dea.find.droplet", question);
+    let stats = &world.last("_INBOX.x")["stats"];
+    let usage =
+        json!({"time": "2023-11-14 22:13:20 +0000", "cpu": 0.25, "mem": 41 << 20, "disk": 0});
+    assert_eq!(stats["usage"], usage);
+    world.hear("dea.status", "{}");
+    assert_eq!(world.last("_INBOX.x")["used_memory"], 41);
 }
 
 #[test]

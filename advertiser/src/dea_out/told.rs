@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use placement::Usage;
 use shared::wire::{Event, Instance, InstanceState, InstancesAnswer, kind};
 
 use super::cells::{OutCells, OutOutput, REQUEST_PREFIX, key_of, stop_of};
-use crate::dea::{DeaInstanceState, FacadeEvent, FacadeInput};
+use crate::dea::{DeaInstanceState, DeaNumber, DeaUsage, FacadeEvent, FacadeInput};
 
 /// How long after its acceptance an instance must be in its cell's lists.
 const ON_ITS_WAY_MS: u64 = 5_000;
@@ -131,6 +132,10 @@ impl OutCells {
             out.extend(goes_on.then(|| stop_of(name, &instance.app, instance.instance)));
         } else if instance.state == InstanceState::Running {
             self.runs(now_ms, name, &key, instance.port, out);
+            if let Some(usage) = instance.usage {
+                let used = FacadeEvent::Used(used(usage));
+                self.happened(now_ms, name, &key, used, out);
+            }
         }
     }
 
@@ -152,6 +157,15 @@ impl OutCells {
             };
             self.ended(now_ms, &list.cell, &key, lost, out);
         }
+    }
+}
+
+/// Returns what an instance uses as DEAs say it. Cells do not measure what it has on disk.
+fn used(usage: Usage) -> DeaUsage {
+    DeaUsage {
+        cpu: DeaNumber::Float(usage.cpu_millis as f64 / 1_000.0),
+        mem: DeaNumber::Integer(usage.memory_mb.saturating_mul(1 << 20)),
+        ..DeaUsage::default()
     }
 }
 

@@ -224,6 +224,9 @@ attributes! {
     #[doc = "Runs nothing but droplets: a DEA."]
     #[serde(default, skip_serializing_if = "is_default")]
     droplets_only: bool = false, Boolean;
+    #[doc = "The id of the DEA that the cell stands for; set by a bridge."]
+    #[serde(default, skip_serializing_if = "is_default")]
+    dea: Option<String> = None, String;
     #[doc = "Stages apps (`run.staging`): makes droplets of them."]
     #[serde(default, skip_serializing_if = "is_default")]
     staging: bool = false, Boolean;
@@ -329,7 +332,8 @@ mod tests {
             "apps": {"web": 2}, "tasks": 4, "evacuating": true, "owners": {"acme": 1},
             "tags": {"role=db": 1}, "cpu_capped": 5, "cpu_uncapped": 6,
             "recent_starts": [{"age": "2h", "failed": true}],
-            "zone": "z1", "zone_number": 2, "stacks": ["linux"], "droplets": true, "droplets_only": true, "staging": true, "placement_tags": ["p"],
+            "zone": "z1", "zone_number": 2, "stacks": ["linux"], "droplets": true, "droplets_only": true, "dea": "d1", "staging": true,
+            "placement_tags": ["p"],
             "optional_placement_tags": ["o"], "volume_drivers": ["nfs"], "volumes": ["v"],
             "cached_blobs": ["b"], "status": "offline", "reserved": true, "control_plane": true,
             "networks": {"external": "up"}, "traits": {"ssd": true},

@@ -57,7 +57,7 @@ fn fingerprint(attributes: &Attributes) -> u64 {
         &attributes.placement_tags,
         &attributes.status,
         &attributes.networks,
-        &attributes.rack,
+        (&attributes.rack, &attributes.dea, &attributes.host),
         platform.map(|platform| (&platform.version, &platform.stamp)),
         attributes.hardware_priority,
         &attributes.volumes,

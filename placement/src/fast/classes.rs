@@ -215,8 +215,8 @@ pub(crate) fn same_class_inputs(a: &Cell, b: &Cell) -> bool {
         && a.recent_starts == b.recent_starts
 }
 
-/// Returns whether the attributes differ only in what no filter on a class reads: the zone's number, the rack, the
-/// hardware's priority and cached blobs.
+/// Returns whether the attributes differ only in what no filter on a class reads: the zone's number, the DEA, the
+/// rack, the hardware's priority and cached blobs.
 fn same_attributes(a: &Attributes, b: &Attributes) -> bool {
     a.zone == b.zone
         && a.stacks == b.stacks

@@ -152,7 +152,7 @@ fn simple(around: &mut Around<'_, '_>, score: &Score, ascending: bool, out: &mut
             out.extend(around.alive.iter().map(count));
         }
         Term::Preferred => {
-            let met = |p: &u32| job.request.prefer.met_by(view.cell(*p));
+            let met = |p: &u32| score::preferred(&job.request.prefer, view.cell(*p));
             out.extend(around.alive.iter().map(met));
         }
         Term::Owner => {

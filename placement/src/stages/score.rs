@@ -7,11 +7,13 @@ use crate::{
     free::Free,
     objective::{Facts, JobFacts, Objective},
     policy::{Combine, Mode, Score, Term},
+    preference::Preferences,
     request::Job,
     resource_name::{ResourceName, mean_used},
     resources::used_after,
     stages::narrow,
     tie,
+    traits::Trait,
 };
 
 /// The width of a bucket of planned reboots, in ms.
@@ -56,7 +58,7 @@ pub(crate) fn term(
             let counts = narrow::group_counts(grouping, view, app);
             each(&|_, cell| counts.of(cell, cell.count_of(app)) as f64)
         }
-        Term::Preferred => each(&|_, cell| job.request.prefer.met_by(cell)),
+        Term::Preferred => each(&|_, cell| preferred(&job.request.prefer, cell)),
         Term::Tasks => each(&|_, cell| f64::from(cell.counts.tasks)),
         Term::Index { raw: true } => each(&|_, cell| f64::from(cell.index)),
         Term::Index { raw: false } => each(&|slot, _| f64::from(view.rank(slot))),
@@ -96,6 +98,24 @@ fn scarcity(of: &ResourceName, scarce_below: Option<f64>, view: &AuctionView<'_>
 fn gradient(fragments: &Fragments, free: &Free<'_>, view: &AuctionView<'_>, job: &Job) -> f64 {
     let before = fragments.on(free, view.expected);
     fragmentation::gradient(fragments, before, free, &job.request, view.expected)
+}
+
+/// Returns the share of the preferences that the cell meets, in 0..1; 0 if there are none.
+pub(crate) fn preferred(prefer: &Preferences, cell: &Cell) -> f64 {
+    let asked = prefer.placement_tags.len() + prefer.traits.len();
+    if asked == 0 {
+        return 0.0;
+    }
+    let has_tag = |tag: &&String| {
+        cell.placement_tags.contains(tag) || cell.optional_placement_tags.contains(tag)
+    };
+    let has_trait = |(name, wanted): &(&String, &Trait)| {
+        let has = cell.traits.get(*name);
+        has.is_some_and(|has| has.matches(wanted))
+    };
+    let tags = prefer.placement_tags.iter().filter(has_tag).count();
+    let traits = prefer.traits.iter().filter(has_trait).count();
+    (tags + traits) as f64 / asked as f64
 }
 
 /// Returns what a term is multiplied by, or raised to.

@@ -12,7 +12,7 @@ use async_nats::{
     rustls::{self, AlertDescription, CertificateError},
 };
 
-use super::BusError;
+use super::{BusError, ServerOf};
 
 /// How a connection uses TLS. Whether it does is decided by the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,12 +82,18 @@ fn readable(what: &str, file: &Path) -> Result<(), BusError> {
 }
 
 /// Returns what may help when a connection fails; `first` tells whether it started with TLS.
-pub(super) fn advice(error: &ConnectError, first: bool) -> &'static str {
+pub(super) fn advice(error: &ConnectError, first: bool, of: ServerOf) -> &'static str {
     if let Some(tls) = tls_error(error) {
         return tls_advice(tls, first);
     }
     let text = error.to_string();
     match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication
+            if of == ServerOf::Deas =>
+        {
+            "the server wants other credentials: put them into the address \
+             (--dea-server nats://USER:PASSWORD@HOST:PORT), or use --dea-nkey, --dea-creds or --dea-context"
+        }
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             "the server wants other credentials: put the token into the address \
              (--nats nats://TOKEN@HOST:PORT), or use --nkey, --creds or --context"
@@ -102,6 +108,9 @@ pub(super) fn advice(error: &ConnectError, first: bool) -> &'static str {
         ConnectErrorKind::TimedOut => {
             "the server says nothing: if it begins with TLS, use --tls-first (tls_first in a context); \
              else check the address"
+        }
+        _ if of == ServerOf::Deas => {
+            "is the NATS server of the DEAs running there? --dea-server or VENDUE_DEA_SERVER says where it is"
         }
         _ => {
             "is a NATS server running there? `vendue up` starts one with a whole cluster; \

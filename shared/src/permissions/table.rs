@@ -7,6 +7,11 @@ pub(super) fn cell(subjects: &Subjects, name: &str) -> Permissions {
     let mut may = Permissions::default();
     hear_broadcasts(&mut may, subjects);
     speak_as_cell(&mut may, subjects, name);
+    let served = [
+        "start", "stop", "drain", "cordon", "uncordon", "set", "state", "logs",
+    ];
+    let served = served.map(|what| subjects.cell(name, what));
+    may.serve(Subjects::CELL_QUEUE, served);
     may.publish([subjects.cell(name, "result"), subjects.log("*", "*", name)]);
     may.hear([subjects.cell(name, "advert")]);
     may.answer();
@@ -24,7 +29,7 @@ fn hear_broadcasts(may: &mut Permissions, subjects: &Subjects) {
     ]);
 }
 
-/// Permits what one cell publishes and hears.
+/// Permits what one cell publishes.
 fn speak_as_cell(may: &mut Permissions, subjects: &Subjects, name: &str) {
     let own = |what: &&str| subjects.cell(name, what);
     // including its state, because it asks whether its name is free
@@ -34,10 +39,6 @@ fn speak_as_cell(may: &mut Permissions, subjects: &Subjects, name: &str) {
             .map(own),
     );
     may.publish(kind::OF_CELLS.map(|kind| subjects.event(kind, "*", name)));
-    let served = [
-        "start", "stop", "drain", "cordon", "uncordon", "set", "state", "logs",
-    ];
-    may.serve(Subjects::CELL_QUEUE, served.iter().map(own));
 }
 
 pub(super) fn bridge(subjects: &Subjects, name: &str, cells: &[String]) -> Permissions {
@@ -45,6 +46,8 @@ pub(super) fn bridge(subjects: &Subjects, name: &str, cells: &[String]) -> Permi
     hear_broadcasts(&mut may, subjects);
     for cell in cells {
         speak_as_cell(&mut may, subjects, cell);
+        // one subject for all that a cell is asked, as a bridge has many cells and each subscription takes memory
+        may.serve(Subjects::CELL_QUEUE, [subjects.cell(cell, "*")]);
     }
     may.serve(Subjects::CELL_QUEUE, [subjects.bridge_state(name)]);
     may.answer();

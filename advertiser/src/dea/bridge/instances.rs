@@ -178,16 +178,19 @@ impl Bridge {
         beat: &DeaHeartbeat,
         out: &mut Vec<BridgeOutput>,
     ) {
-        self.give_back(beat);
+        self.give_back(now_ms, beat);
         for instance in &beat.droplets {
             self.seen(now_ms, &beat.dea, instance, out);
         }
         let Some(at) = self.by_dea.get(&beat.dea).copied() else {
             return;
         };
+        if let Some(slot) = &mut self.slots[at] {
+            slot.beat_ms = now_ms;
+        }
         let listed = beat.droplets.iter();
         let listed: BTreeSet<&str> = listed.filter_map(|i| self.id_of(&i.version)).collect();
-        self.drop_unlisted(now_ms, at, &listed, out);
+        self.drop_unlisted(now_ms, at, |id, _| listed.contains(id), out);
         let Some(slot) = &self.slots[at] else {
             return;
         };
@@ -198,11 +201,34 @@ impl Bridge {
         out.extend(deaf.map(|(id, tracked)| self.stop_of(id, tracked)));
     }
 
+    /// Handles an advertisement of a DEA that sends no heartbeats: until the end of 2014 one without instances sent none,
+    /// and from March 2016 they were not sent over NATS. The instances of an app that it does not count have ended.
+    pub(super) fn drop_uncounted(&mut self, now_ms: u64, at: usize, out: &mut Vec<BridgeOutput>) {
+        let Some(slot) = &self.slots[at] else {
+            return;
+        };
+        let is_silent = now_ms.saturating_sub(slot.beat_ms) >= GRACE_MS;
+        let dea = self.estate.dea(&slot.dea).filter(|_| is_silent);
+        // counts that could not be read say nothing
+        let dea = dea.filter(|dea| dea.odd.count == 0);
+        let Some(counts) = dea.and_then(|dea| Some(&dea.advertisement.as_ref()?.app_id_to_count))
+        else {
+            return;
+        };
+        let counted: BTreeSet<String> = counts.keys().cloned().collect();
+        let is_there = |_: &str, tracked: &Tracked| {
+            let is_young = now_ms.saturating_sub(tracked.sent_ms) < GRACE_MS;
+            is_young || counted.contains(&*tracked.app)
+        };
+        self.drop_unlisted(now_ms, at, is_there, out);
+    }
+
+    /// Ends the instances of a slot that are not there according to its DEA.
     fn drop_unlisted(
         &mut self,
         now_ms: u64,
         at: usize,
-        listed: &BTreeSet<&str>,
+        is_there: impl Fn(&str, &Tracked) -> bool,
         out: &mut Vec<BridgeOutput>,
     ) {
         let cell = self.cell_name(at);
@@ -215,7 +241,7 @@ impl Bridge {
             // these are in no heartbeat while they are on their way
             let unborn = matches!(tracked.state, None | Some(DeaInstanceState::Born));
             let waits = asking.contains_key(&**id) || (unborn && is_young && !tracked.stopping);
-            if waits || listed.contains(&**id) {
+            if waits || is_there(id, tracked) {
                 return true;
             }
             let state = if tracked.stopping {

@@ -17,6 +17,8 @@ const DEBIT_MS: u64 = 15_000;
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) dea: String,
+    /// When its last heartbeat arrived, or the DEA got the slot.
+    pub(super) beat_ms: u64,
     /// The cluster's instances there, by id.
     pub(super) instances: BTreeMap<Arc<str>, Tracked>,
 }
@@ -42,7 +44,7 @@ impl Bridge {
     }
 
     /// Returns the DEA's slot, or gives it the first free one.
-    fn slot_for(&mut self, dea: &str) -> Option<usize> {
+    fn slot_for(&mut self, now_ms: u64, dea: &str) -> Option<usize> {
         if let Some(slot) = self.by_dea.get(dea) {
             return Some(*slot);
         }
@@ -50,12 +52,12 @@ impl Bridge {
             return None;
         }
         let slot = self.slots.iter().position(Option::is_none)?;
-        self.give(slot, dea);
+        self.give(now_ms, slot, dea);
         Some(slot)
     }
 
     /// Gives a DEA without a slot the one that its instances name, if that is free.
-    pub(super) fn give_back(&mut self, beat: &DeaHeartbeat) {
+    pub(super) fn give_back(&mut self, now_ms: u64, beat: &DeaHeartbeat) {
         if self.by_dea.contains_key(&beat.dea) || self.estate.dea(&beat.dea).is_none() {
             return;
         }
@@ -64,13 +66,14 @@ impl Bridge {
         let named = named.map(|(slot, _)| slot);
         if let Some(slot) = named.filter(|slot| self.slots.get(*slot).is_some_and(Option::is_none))
         {
-            self.give(slot, &beat.dea);
+            self.give(now_ms, slot, &beat.dea);
         }
     }
 
-    fn give(&mut self, slot: usize, dea: &str) {
+    fn give(&mut self, now_ms: u64, slot: usize, dea: &str) {
         self.slots[slot] = Some(Slot {
             dea: dea.to_owned(),
+            beat_ms: now_ms,
             instances: BTreeMap::new(),
         });
         self.by_dea.insert(dea.to_owned(), slot);
@@ -78,16 +81,17 @@ impl Bridge {
 
     /// Handles an advertisement, which includes everything that the DEA knew of when it sent it.
     pub(super) fn advertised(&mut self, now_ms: u64, dea: &str, out: &mut Vec<BridgeOutput>) {
-        let Some(slot) = self.slot_for(dea) else {
+        let Some(at) = self.slot_for(now_ms, dea) else {
             return;
         };
-        if let Some(slot) = &mut self.slots[slot] {
+        if let Some(slot) = &mut self.slots[at] {
             for tracked in slot.instances.values_mut() {
                 if tracked.state.is_some() || now_ms.saturating_sub(tracked.sent_ms) >= DEBIT_MS {
                     tracked.debit = None;
                 }
             }
         }
+        self.drop_uncounted(now_ms, at, out);
         self.advertise(now_ms, dea, out);
     }
 
@@ -166,6 +170,7 @@ fn cell(name: String, advertisement: &DeaAdvertisement, dea: &Dea) -> Cell {
     attributes.zone = zone(advertisement.zone());
     attributes.stacks = advertisement.stacks.names().to_vec();
     (attributes.droplets, attributes.droplets_only) = (true, true);
+    attributes.dea = Some(advertisement.id.clone());
     cell
 }
 

@@ -95,7 +95,7 @@ pub enum FacadeEvent {
     },
     /// It ended as it was asked to.
     Stopped,
-    /// The resources that it was last measured to use.
+    /// The resources that it was last measured to use; the time is not read.
     Used(DeaUsage),
     /// How staging ended, and what it produced.
     Staged(Box<FacadeStaged>),
@@ -126,6 +126,8 @@ pub enum FacadeInput<'a> {
     },
     /// The cell's address, which was not known before.
     Address(&'a str),
+    /// The cell has lost everything that it ran, and the DEA ends with it.
+    Lost,
     /// The cell is to be emptied: it takes no more work.
     Evacuate,
     /// The DEA ends: it takes no more work, and stops what it runs.
@@ -299,6 +301,7 @@ impl Facade {
             FacadeInput::Stages(stages) => self.set_stages(stages, &mut out),
             FacadeInput::Instance { key, event } => self.happened(now_ms, key, event, &mut out),
             FacadeInput::Address(address) => address.clone_into(&mut self.options.ip),
+            FacadeInput::Lost => self.lose_staging(&mut out),
             FacadeInput::Evacuate => self.evacuate(now_ms, &mut out),
             FacadeInput::ShutDown => self.end(now_ms, &mut out),
             FacadeInput::Tick => self.tick(now_ms, &mut out),

@@ -1,11 +1,15 @@
 //! What a facade says about itself and its instances.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use super::{Facade, instance::FacadeInstance, mb};
 use crate::dea::{
     DeaAdvertisement, DeaFound, DeaHeartbeat, DeaHello, DeaInstanceState, DeaNumber,
     DeaPlacementProperties, DeaShutdown, DeaStacks, DeaStagingAdvertisement, DeaStats, DeaStatus,
+    DeaUsage,
 };
 
 /// The version that all DEAs report.
@@ -126,7 +130,17 @@ impl Facade {
             mem_quota: mb(limits.mem.saturating_mul(MIB)),
             disk_quota: mb(limits.disk.saturating_mul(MIB)),
             fds_quota: DeaNumber::Integer(limits.fds),
-            usage: known.used.clone(),
+            usage: DeaUsage {
+                time: date(now_ms),
+                ..known.used.clone()
+            },
         }
     }
+}
+
+/// Returns a time as DEAs write it, such as `2015-12-13 09:48:20 +0000`.
+fn date(ms: u64) -> String {
+    let time = UNIX_EPOCH + Duration::from_millis(ms);
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    text.replace('T', " ").replace('Z', " +0000")
 }

@@ -238,6 +238,24 @@ impl Facade {
         }
     }
 
+    /// Handles that the cell has lost its tasks: whoever waits for one gets the reply that is due, with an error.
+    pub(super) fn lose_staging(&mut self, out: &mut Vec<FacadeOutput>) {
+        let tasks = std::mem::take(&mut self.staging).into_values();
+        for task in tasks.filter(|task| !task.stopped) {
+            self.not_staged += 1;
+            let (reply, why) = (task.reply.as_deref(), "the cell was restarted".to_owned());
+            if task.begun {
+                let staged = FacadeStaged {
+                    failed: Some(why),
+                    ..FacadeStaged::default()
+                };
+                respond(reply, &answer(&task.task_id, staged), out);
+            } else {
+                respond(reply, &begun(&task.task_id, Some(error(&why))), out);
+            }
+        }
+    }
+
     /// Ends tasks that take too long or have ended without a result.
     pub(super) fn end_overdue_staging(&mut self, now_ms: u64, out: &mut Vec<FacadeOutput>) {
         let overdue = |task: &StagingTask| !task.stopped && task.due_ms <= now_ms;

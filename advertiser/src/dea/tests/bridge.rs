@@ -166,6 +166,7 @@ fn a_dea_is_a_cell_with_what_it_has_left() {
         (512, Some(40_960))
     );
     assert_eq!(cell.stacks, ["cflinuxfs2"]);
+    assert_eq!(cell.dea.as_deref(), Some("d1"));
     // overcommitted, without a disk limit, in no zone
     let odd = json!({"id": "d2", "stacks": "s", "available_memory": -1.5, "app_id_to_count": null,
                      "placement_properties": {"zone": null}});
@@ -354,6 +355,31 @@ fn an_instance_that_was_to_be_stopped_is_stopped_until_it_is() {
     let stopped = state("dea-0", "i1", BridgeInstanceState::Stopped);
     assert_eq!(world.beat("d1", &[]), [stopped]);
     assert_eq!(world.stop("i1"), []);
+}
+
+/// Until the end of 2014 a DEA without instances sent no heartbeat, and a stop was not told in another way.
+#[test]
+fn a_dea_without_heartbeats_is_believed_by_its_counts() {
+    let app = "5d1f7a52-6c7e-4b0f-9d8e-0a1b2c3d4e5f";
+    let mut world = World::new(1);
+    world.advertise("d1", 1_024);
+    world.start("dea-0", "i1");
+    world.found("d1", "i1", "RUNNING");
+    assert_eq!(world.beat("d1", &[("i1", "RUNNING")]), []);
+    world.stop("i1");
+    let mut said = |counts: &Value| {
+        world.pass(5_000);
+        let body = advertisement("d1", "z1", 1_024, counts);
+        world.hear("dea.advertise", &body)
+    };
+    for _ in 0..5 {
+        assert_eq!(said(&json!({})), [], "its heartbeat may still come");
+    }
+    assert_eq!(said(&json!({app: 1})), []);
+    assert_eq!(said(&Value::Null), [], "that says nothing");
+    let stopped = state("dea-0", "i1", BridgeInstanceState::Stopped);
+    assert_eq!(said(&json!({})), [stopped]);
+    assert_eq!(said(&json!({})), []);
 }
 
 #[test]

@@ -143,6 +143,29 @@ fn a_cell_that_no_longer_stages_is_a_dea_that_does_not() {
     assert_ne!(world.staging.last(), Some(&own));
 }
 
+/// The Cloud Controller hears at once that nothing will come of its tasks, and not after its own timeout.
+#[test]
+fn a_restarted_cell_is_told_to_whoever_waits_for_staging() {
+    for begun in [true, false] {
+        let (mut world, own) = stager();
+        let task = world.stage(&own);
+        if begun {
+            world.answer(&[task], None);
+        }
+        let before = world.replies().len();
+        world.advertise(2, &stages);
+        let replies = world.replies();
+        assert_eq!(replies.len(), before + 1);
+        let last = replies.last().unwrap();
+        assert_eq!(last["error"], "Error staging: the cell was restarted");
+        assert_eq!(last.get("droplet_sha1").is_some(), begun, "{last}");
+        // the counters of the former DEA stay
+        assert_eq!(world.cells.counters().not_staged, 1);
+        world.pass(20_000);
+        assert_eq!(world.replies().len(), before + 1);
+    }
+}
+
 /// Whoever can publish an advertisement of a cell must not keep its DEA alive for longer than a minute.
 #[test]
 fn a_ttl_is_believed_up_to_a_limit() {

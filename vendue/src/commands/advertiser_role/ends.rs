@@ -34,6 +34,17 @@ pub(super) fn read_file<T: DeserializeOwned + Default>(
     let own = names.iter().filter_map(|name| table.remove_entry(*name));
     let own = from_table(own.collect(), file)?;
     // what is left belongs to the estate or is unknown
+    if let Some(unknown) = table
+        .keys()
+        .find(|key| !EstateArgs::KEYS.contains(&key.as_str()))
+    {
+        let known: Vec<&str> = names.iter().copied().chain(EstateArgs::KEYS).collect();
+        return Err(Usage::because(format_args!(
+            "{}: unknown field {unknown:?}; expected one of {}, or a flag of the connection to the cluster such as nats",
+            path.display(),
+            known.join(", ")
+        )));
+    }
     Ok((connection, own, from_table(table, file)?))
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use shared::nats::{Echo, NatsOptions, TlsOptions};
+use shared::nats::{Echo, NatsOptions, ServerOf, TlsOptions};
 
 /// How the estate's server is reached.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
@@ -40,6 +40,17 @@ pub(super) struct EstateArgs {
 }
 
 impl EstateArgs {
+    /// Its keys in a file.
+    pub(super) const KEYS: [&'static str; 7] = [
+        "dea-server",
+        "dea-context",
+        "dea-creds",
+        "dea-nkey",
+        "dea-tls-ca",
+        "dea-tls-cert",
+        "dea-tls-key",
+    ];
+
     /// Returns these settings on top of those of a file.
     pub(super) fn over(self, file: Self) -> Self {
         Self {
@@ -57,6 +68,7 @@ impl EstateArgs {
     pub(super) fn options(&self, name: &str) -> NatsOptions {
         NatsOptions {
             url: self.dea_server.clone().unwrap_or_default(),
+            of: ServerOf::Deas,
             context: self.dea_context.clone(),
             creds: self.dea_creds.clone(),
             nkey: self.dea_nkey.clone(),

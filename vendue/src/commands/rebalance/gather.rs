@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use manager::{AppDefinition, UpdateOrder, WaveId};
 use placement::{Movable, Policy, Pool, Request, Usage};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::wire::{AppLook, AppShown, AppStatus, InstanceState, Rollout, code, to_bytes};
 
 use crate::{
@@ -171,11 +171,15 @@ async fn definition(cluster: &Cluster, status: &AppStatus) -> Result<Arc<Request
     Ok(Arc::new(request))
 }
 
-/// Reads a definition without the values of the environment, which are not revealed and do not affect the choice of a
-/// cell.
+/// Reads a definition without the values of the environment and without the contents of a droplet, which are not
+/// revealed and do not affect the choice of a cell.
 fn read(mut definition: Value) -> Result<AppDefinition, String> {
     if let Some(run) = definition["run"].as_object_mut() {
         run.remove("env");
+        // only on which cells it can run matters, but a droplet needs an address
+        if let Some(droplet) = run.get_mut("droplet") {
+            *droplet = json!({"uri": "http://hidden.invalid/"});
+        }
     }
     AppDefinition::read(&to_bytes(&definition)).map_err(|error| error.message)
 }
@@ -217,8 +221,6 @@ fn usage(instances: &[Located]) -> BTreeMap<Arc<str>, Usage> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn status(fields: Value) -> AppStatus {

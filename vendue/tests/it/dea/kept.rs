@@ -1,6 +1,6 @@
 //! Apps that a manager keeps running on DEAs that are restarted, freeze or are emptied.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, process::Stdio, time::Duration};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
@@ -9,7 +9,7 @@ use testkit::NatsServer;
 
 use super::{Cluster, droplet, estate::Estate, outward::serve};
 use crate::{
-    common::{is_old_server, until},
+    common::{checkout, is_old_server, until},
     roles::Role,
 };
 
@@ -25,6 +25,11 @@ struct Kept {
 
 impl Kept {
     async fn of(deas: usize) -> Self {
+        Self::with_bridge(deas, Cluster::bridge).await
+    }
+
+    /// Starts it with this bridge, for the address of the estate.
+    async fn with_bridge(deas: usize, bridge: impl FnOnce(&Cluster, &str) -> Role) -> Self {
         let estate = Estate::of(deas).await;
         let data = tempfile::tempdir().unwrap();
         let config = format!("jetstream {{ store_dir: \"{}\" }}", data.path().display());
@@ -35,7 +40,7 @@ impl Kept {
         };
         let auctioneer = cluster.role(&["auctioneer", "--policy", "dea"]);
         let manager = cluster.role(&["manager"]);
-        let bridge = cluster.bridge(&estate.server.url());
+        let bridge = bridge(&cluster, &estate.server.url());
         cluster.cells(deas).await;
         Self {
             bridge,
@@ -152,8 +157,8 @@ async fn a_dea_that_stood_still_starts_a_second_instance_which_is_stopped() {
     kept.cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
 }
 
-/// An app may run on DEAs and on cells at once: a rollout replaces it on both, and drains move it from one to the
-/// other.
+/// An app may run on DEAs and on cells at once: a rollout replaces it on both, drains move it from one to the other, and
+/// rebalancing spreads it over both again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_app_is_rolled_out_and_moved_across_deas_and_cells() {
     if is_old_server() {
@@ -189,33 +194,102 @@ async fn an_app_is_rolled_out_and_moved_across_deas_and_cells() {
         cluster.run(&["uncordon", drained]).expect(0, &[]);
     }
     assert_eq!(kept.estate.count(), 0);
+    until("the app on both again", || {
+        let said = cluster.run(&["rebalance", "--apply"]);
+        said.expect(0, &[]);
+        let known = cluster.instances("orders", "running");
+        assert!(!known.is_empty(), "nothing runs");
+        let on: BTreeSet<&str> = known.iter().map(|(_, cell, _)| cell.as_str()).collect();
+        (known.len() == 2 && on == BTreeSet::from(["c1", "dea-0"]))
+            .then_some(())
+            .ok_or(format!("{known:?} {said:?}"))
+    })
+    .await;
+    assert_eq!(kept.estate.count(), 1);
     cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
 }
 
-/// The walk-through of docs/LEGACY.md: an app of the manager is moved from a DEA to a cell.
+/// Returns the commands of the walk-through in docs/LEGACY.md, in their order, as they are written there.
+fn walk_through() -> Vec<Vec<String>> {
+    let page = std::fs::read_to_string(checkout().join("docs/LEGACY.md")).unwrap();
+    let (_, section) = page
+        .split_once("## Moving an app from DEAs to cells")
+        .unwrap();
+    let (section, _) = section.split_once("\n### ").unwrap();
+    let block = section.split("```").nth(1).unwrap();
+    let lines = block.lines().map(str::trim);
+    let lines = lines.filter(|line| line.starts_with("vendue "));
+    let (_, drain) = section.split_once("`vendue drain").unwrap();
+    let drain = ["vendue drain", drain.split('`').next().unwrap()].concat();
+    let commands = lines.map(str::to_owned).chain([drain]);
+    let words = |command: String| command.split(' ').skip(1).map(str::to_owned).collect();
+    commands.map(words).collect()
+}
+
+/// How a DEA is emptied.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// With the command of the page.
+    Drain,
+    /// By its own operators.
+    Evacuation,
+}
+
+/// The walk-through of docs/LEGACY.md, with the commands that are written there: an app of the manager is moved from a
+/// DEA to a cell.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_app_is_moved_from_a_dea_to_a_cell_and_runs_at_every_moment() {
     if is_old_server() {
         return; // managers need a newer one
     }
-    let Kept {
-        cluster, estate, ..
-    } = &Kept::of(1).await;
+    for way in [Way::Drain, Way::Evacuation] {
+        walk(way).await;
+    }
+}
+
+async fn walk(way: Way) {
+    let commands = walk_through();
+    let [bridge, put, drain] = &commands[..] else {
+        panic!("{commands:?}")
+    };
+    let mut kept = Kept::with_bridge(1, |cluster, estate| {
+        let url = "nats://USER:PASSWORD@estate:4222";
+        assert!(bridge.iter().any(|word| word == url), "{bridge:?}");
+        let words = bridge.iter().map(String::as_str);
+        let words = words.map(|word| if word == url { estate } else { word });
+        // on a slow machine a DEA may be late
+        let words: Vec<&str> = words.chain(["--expiry", "20s", "--settle", "1s"]).collect();
+        cluster.role(&words)
+    })
+    .await;
+    let (cluster, estate) = (&kept.cluster, &kept.estate);
     let mut app = droplet(1);
     let port = serve();
     app["run"]["droplet"]["uri"] = json!(format!("http://me:s3cret@127.0.0.1:{port}/d"));
     let file = cluster.file("orders.json", &app);
-    cluster
-        .run(&["app", "put", file.to_str().unwrap(), "--wait"])
-        .expect(0, &[]);
+    let put: Vec<&str> = put
+        .iter()
+        .map(|word| match word.as_str() {
+            "orders.json" => file.to_str().unwrap(),
+            word => word,
+        })
+        .collect();
+    cluster.run(&put).expect(0, &[]);
     assert_eq!(estate.count(), 1);
     let shown = cluster.run(&["app", "show", "orders", "--output", "json"]);
     shown.expect(0, &["(hidden)"]);
     assert!(!shown.out.contains("s3cret"));
     let _rep = cluster.rep("c1");
     cluster.cells(2).await;
-    // the DEA is taken out of service in the way of its operators
-    estate.evacuate("d0");
+    let words: Vec<&str> = drain.iter().map(String::as_str).collect();
+    let draining = (way == Way::Drain).then(|| {
+        let mut drain = cluster.command(&words);
+        drain.stdout(Stdio::null()).stderr(Stdio::null());
+        drain.spawn().unwrap()
+    });
+    if way == Way::Evacuation {
+        estate.evacuate("d0");
+    }
     let moved = async {
         until("the app to run on the cell alone", || {
             // read before the side to which it moves: it runs on one of them at every moment
@@ -232,5 +306,11 @@ async fn an_app_is_moved_from_a_dea_to_a_cell_and_runs_at_every_moment() {
     tokio::time::timeout(Duration::from_secs(120), moved)
         .await
         .unwrap();
+    if let Some(mut draining) = draining {
+        assert!(draining.wait().unwrap().success());
+    }
     cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
+    kept.bridge.end();
+    let left = kept.cluster.instances("orders", "running");
+    assert_eq!((left.len(), left[0].1.as_str()), (1, "c1"));
 }

@@ -4,9 +4,11 @@
 pub(crate) mod estate;
 mod inward;
 mod kept;
+mod many;
 pub(crate) mod outward;
 mod secrets;
 pub(crate) mod staged;
+mod usage;
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -54,13 +56,18 @@ impl Cluster {
 
     /// Starts a bridge to an estate, which settles quickly.
     fn bridge(&self, estate: &str) -> Role {
+        self.bridge_of(estate, 5)
+    }
+
+    /// Does the same with this many slots.
+    fn bridge_of(&self, estate: &str, slots: usize) -> Role {
         self.role(&[
             "advertiser",
             "dea-in",
             "--dea-server",
             estate,
             "--slots",
-            "5",
+            &slots.to_string(),
             "--expiry",
             "20s",
             "--settle",

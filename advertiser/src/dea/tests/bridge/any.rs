@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{World, refused};
+use super::{World, advertisement, refused};
 use crate::dea::BridgeOutput;
 
 #[derive(Clone, Debug)]
@@ -45,8 +45,8 @@ fn perform(world: &mut World, act: Act) -> Vec<BridgeOutput> {
     let dea = |n: usize| ["d0", "d1", "d2"][n];
     match act {
         Act::Advertise(n, memory) => {
-            world.advertise(dea(n), memory);
-            Vec::new()
+            let body = advertisement(dea(n), "z1", memory, &json!({}));
+            world.hear("dea.advertise", &body)
         }
         Act::Shutdown(n) => world.hear(
             "dea.shutdown",
