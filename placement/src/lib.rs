@@ -49,6 +49,7 @@ mod totals;
 mod trace;
 mod traits;
 mod words;
+mod worth;
 
 pub use capacity::{Capacity, ZoneCapacity};
 pub use cell::{AttributeField, AttributeShape, Attributes, Cell, Counts, Platform, RecentStart};

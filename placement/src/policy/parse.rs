@@ -270,10 +270,7 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
         },
         Some(term) => term,
         None if name == Term::FRAGMENTATION => Term::Fragmentation {
-            fragments: Fragments {
-                of: resource(fields.text("of")?, at)?,
-                fed_by: amount(fields.text("fed_by")?)?,
-            },
+            fragments: fragments(fields, at)?,
             steps: fields.count("steps")?.unwrap_or(0),
         },
         None if name == Term::OBJECTIVE => {
@@ -302,6 +299,18 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
         }
     }
     Ok(Score { term, weight, mode })
+}
+
+fn fragments(fields: &mut Fields, at: usize) -> Result<Fragments, Fault> {
+    let of = resource(fields.text("of")?, at)?;
+    let packed = fields.flag("packed")?.unwrap_or(false);
+    if let (ResourceName::Amount(resource), true) = (&of, packed) {
+        let name = resource.name();
+        let message = format!("packed is true, of is {name:?}; expected a set of devices");
+        return Err(Fault::new(at, message));
+    }
+    let fed_by = amount(fields.text("fed_by")?)?;
+    Ok(Fragments { of, packed, fed_by })
 }
 
 /// Returns the resources of a list `of`, each once; none without the list.

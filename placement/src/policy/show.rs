@@ -102,6 +102,9 @@ fn write_score(out: &mut String, score: &Score) -> std::fmt::Result {
         }
         Term::Fragmentation { fragments, steps } => {
             writeln!(out, "of = {}\nsteps = {steps}", quote(fragments.of.name()))?;
+            if fragments.packed {
+                writeln!(out, "packed = true")?;
+            }
             match fragments.fed_by {
                 Some(resource) => writeln!(out, "fed_by = {:?}", resource.name()),
                 None => Ok(()),

@@ -105,7 +105,13 @@ fn resource_score(dice: &mut Dice) -> String {
         let of = dice.of(&RESOURCES);
         let steps = dice.of(&[0, 3, 100]);
         let fed_by = dice.of(&["", "", "\nfed_by = \"cpu\"", "\nfed_by = \"memory\""]);
-        return format!("score = \"fragmentation\"\nof = \"{of}\"\nsteps = {steps}{fed_by}");
+        let packed = match of {
+            "gpu" | "card" | "chip" => dice.of(&["", "\npacked = true"]),
+            _ => "",
+        };
+        return format!(
+            "score = \"fragmentation\"\nof = \"{of}\"\nsteps = {steps}{fed_by}{packed}"
+        );
     }
     let mut names = RESOURCES.to_vec();
     names.dedup();
