@@ -1,7 +1,10 @@
 //! The expected work: sizes of instances with their shares, given in a policy's file or learnt from the last requests.
 //! The score `fragmentation` measures what it could not use.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +13,7 @@ use crate::{
     fast_map::FastMap,
     request::Request,
     resources::{Amounts, Resource},
+    worth::{Worth, Worths},
 };
 
 /// The most requests from which the expected work is learnt.
@@ -63,6 +67,9 @@ pub struct ExpectedWork {
     /// The sum of the shares.
     #[serde(skip)]
     all: f64,
+    /// What parts of devices are worth to it.
+    #[serde(skip)]
+    worths: Worths,
 }
 
 /// The last requests, from which the expected work is learnt. Bounded; the same requests in the same order give the
@@ -152,7 +159,11 @@ impl ExpectedWork {
     /// Returns exactly these sizes, with shares of any sum.
     pub(crate) fn exactly(sizes: Vec<ExpectedSize>) -> Self {
         let all = sizes.iter().map(|expected| expected.share).sum();
-        Self { sizes, all }
+        Self {
+            sizes,
+            all,
+            worths: Worths::default(),
+        }
     }
 
     /// Returns whether more than a tenth of the instances, or of what they ask for, is of other sizes.
@@ -179,6 +190,11 @@ impl ExpectedWork {
     /// Returns the sum of the shares.
     pub(crate) fn all(&self) -> f64 {
         self.all
+    }
+
+    /// Returns what parts of devices are worth of which each has so much.
+    pub(crate) fn worth(&self, name: &str, each: i64) -> Arc<Worth> {
+        self.worths.of(name, each, &self.sizes)
     }
 
     /// Returns the sizes, the most frequent first.

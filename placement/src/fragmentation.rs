@@ -6,9 +6,11 @@
 //! - for any other resource: what remains after as many instances of the size as fit were placed.
 //!
 //! A cell's fragment is the mean over the sizes, for devices weighted by their shares of the instances, for any other
-//! resource by their shares of what is asked for of it. What the cell cannot *feed* may count as well: the part of what is free that exceeds what the cell's free cpu (or another amount) could serve if work came in
-//! the expected proportions. The *gradient* of a placement is by how much it lowers the fragment of the cell. For
-//! devices this is the measure of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
+//! resource by their shares of what is asked for of it. Instead of this, the fragment of devices may be what the best
+//! packing would waste: what is free less what it is [worth](crate::worth). What the cell cannot *feed* may count as
+//! well: the part of what is free for which the cell's free cpu (or another amount) is likely to be too little, if work
+//! came in the expected proportions. The *gradient* of a placement is by how much it lowers the fragment of the cell.
+//! For devices this, by sizes, is the measure of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
 //! Fragmentation Gradient Descent" (USENIX ATC 2023), sections 3 and 4.
 
 use crate::{
@@ -25,6 +27,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fragments {
     pub(crate) of: ResourceName,
+    /// Whether it is what the best packing would waste of devices.
+    pub(crate) packed: bool,
     /// The amount that has to serve what is free.
     pub(crate) fed_by: Option<Resource>,
 }
@@ -94,7 +98,30 @@ impl Free<'_> {
         if asked > 0.0 { sum / asked } else { 0.0 }
     }
 
-    /// Returns how much of the free resource exceeds what the amount could serve for work in the expected proportions.
+    /// Returns what is free of the devices and would be wasted if they were packed with the expected work in the best
+    /// way; 0 for resources that are not devices.
+    fn wasted(&self, of: &ResourceName, work: &ExpectedWork) -> f64 {
+        let ResourceName::Named(name) = of else {
+            return 0.0;
+        };
+        let Some(set) = self.devices.get(name) else {
+            return 0.0;
+        };
+        if work.sizes().is_empty() {
+            return 0.0;
+        }
+        let worth = work.worth(name, set.each);
+        let free = (0..set.count).map(|number| set.free(number).max(0));
+        free.map(|free| free as f64 - worth.of_free(free)).sum()
+    }
+
+    /// Returns how much of the free resource the amount is likely not to serve, if work comes in the expected
+    /// proportions until the resource is used up.
+    ///
+    /// What that work will need of the amount is known by its mean and its standard deviation: instances differ in what
+    /// they need for what they take. By how much a need exceeds what is there is then, on average, at most what is
+    /// returned here, however it is distributed (Scarf, "A min-max solution of an inventory problem", 1958). So the
+    /// amount is worth something before the mean is reached, the more the closer it is.
     fn unfed(&self, of: &ResourceName, by: Resource, work: &ExpectedWork) -> f64 {
         let (all, free) = (self.sum(of), self.amounts[by]);
         if all == 0 || free == Amounts::UNLIMITED {
@@ -105,24 +132,39 @@ impl Free<'_> {
             ResourceName::Amount(_) => 0,
         };
         let (mut food, mut fed) = (0.0, 0.0);
+        let (mut food_squared, mut fed_squared, mut both) = (0.0, 0.0, 0.0);
         for expected in work.sizes() {
-            let wanted = of.of_size(&expected.size, each);
-            if wanted > 0 {
-                food += expected.share * expected.size.amounts()[by] as f64;
-                fed += expected.share * wanted as f64;
+            let wanted = of.of_size(&expected.size, each) as f64;
+            if wanted > 0.0 {
+                let needed = expected.size.amounts()[by] as f64;
+                food += expected.share * needed;
+                fed += expected.share * wanted;
+                food_squared += expected.share * needed * needed;
+                fed_squared += expected.share * wanted * wanted;
+                both += expected.share * needed * wanted;
             }
         }
         if food <= 0.0 {
             return 0.0;
         }
-        (all as f64 - free.max(0) as f64 * fed / food).max(0.0)
+        let rate = food / fed;
+        // of what instances need beyond or below the mean for what they take, by what is taken
+        let squares = food_squared - 2.0 * rate * both + rate * rate * fed_squared;
+        let variance = (squares / fed).max(0.0) * all as f64;
+        let spare = free.max(0) as f64 - rate * all as f64;
+        let unserved = ((variance + spare * spare).sqrt() - spare) / 2.0 / rate;
+        unserved.min(all as f64)
     }
 }
 
 impl Fragments {
     /// Returns the fragment on a cell, in the unit of the resource.
     pub(crate) fn on(&self, free: &Free<'_>, work: &ExpectedWork) -> f64 {
-        let fragment = free.fragment(&self.of, work);
+        let fragment = if self.packed {
+            free.wasted(&self.of, work)
+        } else {
+            free.fragment(&self.of, work)
+        };
         match self.fed_by {
             Some(by) => fragment + free.unfed(&self.of, by, work),
             None => fragment,

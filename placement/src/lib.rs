@@ -52,6 +52,7 @@ mod totals;
 mod trace;
 mod traits;
 mod words;
+mod worth;
 
 pub use capacity::{Capacity, ZoneCapacity};
 pub use cell::{

@@ -300,10 +300,7 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
         },
         Some(term) => term,
         None if name == Term::FRAGMENTATION => Term::Fragmentation {
-            fragments: Fragments {
-                of: resource(fields.text("of")?, at)?,
-                fed_by: amount(fields.text("fed_by")?)?,
-            },
+            fragments: fragments(fields, at)?,
             steps: fields.count("steps")?.unwrap_or(0),
             scarce_below: above_0(fields, "scarce_below")?,
         },
@@ -333,6 +330,18 @@ fn score(fields: &mut Fields, (name, at): (String, usize)) -> Result<Score, Faul
         }
     }
     Ok(Score { term, weight, mode })
+}
+
+fn fragments(fields: &mut Fields, at: usize) -> Result<Fragments, Fault> {
+    let of = resource(fields.text("of")?, at)?;
+    let packed = fields.flag("packed")?.unwrap_or(false);
+    if let (ResourceName::Amount(resource), true) = (&of, packed) {
+        let name = resource.name();
+        let message = format!("packed is true, of is {name:?}; expected a set of devices");
+        return Err(Fault::new(at, message));
+    }
+    let fed_by = amount(fields.text("fed_by")?)?;
+    Ok(Fragments { of, packed, fed_by })
 }
 
 /// Returns the resources of a list `of`, each once; none without the list.
@@ -375,7 +384,6 @@ fn resource(name: Option<(String, usize)>, at: usize) -> Result<ResourceName, Fa
     ResourceName::parse(&name).ok_or_else(|| Fault::new(at, format!("of is {name:?}; {expected}")))
 }
 
-/// Returns one of the amounts that every cell has, by name.
 /// Takes a number above 0.
 fn above_0(fields: &mut Fields, key: &'static str) -> Result<Option<f64>, Fault> {
     match fields.number(key)? {
@@ -387,6 +395,7 @@ fn above_0(fields: &mut Fields, key: &'static str) -> Result<Option<f64>, Fault>
     }
 }
 
+/// Returns one of the amounts that every cell has, by name.
 fn amount(name: Option<(String, usize)>) -> Result<Option<Resource>, Fault> {
     let Some((name, at)) = name else {
         return Ok(None);

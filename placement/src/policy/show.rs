@@ -112,6 +112,9 @@ fn write_score(out: &mut String, score: &Score) -> std::fmt::Result {
             scarce_below,
         } => {
             writeln!(out, "of = {}\nsteps = {steps}", quote(fragments.of.name()))?;
+            if fragments.packed {
+                writeln!(out, "packed = true")?;
+            }
             if let Some(resource) = fragments.fed_by {
                 writeln!(out, "fed_by = {:?}", resource.name())?;
             }

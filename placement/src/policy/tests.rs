@@ -232,7 +232,7 @@ fn the_expected_work_of_a_file_is_checked_and_written_again() {
 }
 
 #[test]
-fn the_resources_of_a_score_are_limited_and_what_feeds_them_counts() {
+fn the_resources_of_a_score_are_limited_and_how_their_fragments_are_measured_counts() {
     let of = |count: usize| {
         let names: Vec<String> = (0..count).map(|n| format!("\"r{n}\"")).collect();
         with_score(&format!("resources\"\nof = [{}]", names.join(", ")), "")
@@ -242,10 +242,14 @@ fn the_resources_of_a_score_are_limited_and_what_feeds_them_counts() {
     assert!(of(0).unwrap_err().contains("expected 1 to 16"));
     let fed = format!("{}\nfed_by = \"cpu\"", FRAGMENTS.replace("memory", "gpu"));
     let unfed = FRAGMENTS.replace("memory", "gpu");
-    assert_ne!(
-        with_score(&fed, "").unwrap(),
-        with_score(&unfed, "").unwrap()
-    );
+    let packed = format!("{unfed}\npacked = true");
+    for other in [&fed, &packed] {
+        let other = with_score(other, "").unwrap();
+        assert_ne!(other, with_score(&unfed, "").unwrap());
+        assert_eq!(Policy::parse(&other.to_toml()).unwrap(), other);
+    }
+    let memory = with_score(&format!("{FRAGMENTS}\npacked = true"), "").unwrap_err();
+    assert!(memory.contains("of is \"memory\"; expected a set of devices"));
 }
 
 #[test]

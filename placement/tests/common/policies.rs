@@ -120,8 +120,12 @@ fn resource_score(dice: &mut Dice) -> String {
         let steps = dice.of(&[0, 3, 100]);
         let fed_by = dice.of(&["", "", "\nfed_by = \"cpu\"", "\nfed_by = \"memory\""]);
         let scarce = dice.of(&["", "\nscarce_below = 1.5", "\nscarce_below = 20"]);
+        let packed = match of {
+            "gpu" | "card" | "chip" => dice.of(&["", "\npacked = true"]),
+            _ => "",
+        };
         return format!(
-            "score = \"fragmentation\"\nof = \"{of}\"\nsteps = {steps}{fed_by}{scarce}"
+            "score = \"fragmentation\"\nof = \"{of}\"\nsteps = {steps}{fed_by}{packed}{scarce}"
         );
     }
     let mut names = RESOURCES.to_vec();

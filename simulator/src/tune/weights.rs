@@ -76,7 +76,8 @@ impl Weights {
             value => value.as_str().unwrap_or_default().to_owned(),
         };
         let score = field("score").map(text).unwrap_or_default();
-        match (field("of").map(text), field("kind").map(text)) {
+        let packed = field("packed").is_some().then(|| "packed".to_owned());
+        match (field("of").map(text), field("kind").map(text).or(packed)) {
             (Some(of), Some(kind)) => format!("{score} of {of} ({kind})"),
             (Some(of), None) => format!("{score} of {of}"),
             (None, Some(kind)) => format!("{score} ({kind})"),
