@@ -70,40 +70,48 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Treats what was sent to a lost cell as gone.
-    fn note_lost(&mut self) {
-        let mut lost = BTreeSet::new();
-        self.world.out.retain(|output| match output {
-            AuctioneerOutput::Event(event) if event.kind == kind::CELL_LOST => {
-                lost.extend(event.cell.clone());
-                false
+    /// Takes note of what was sent and which cells were lost, in the order in which that happened.
+    fn note(&mut self) {
+        let mut kept = Vec::new();
+        for output in std::mem::take(&mut self.world.out) {
+            match output {
+                AuctioneerOutput::Event(event) if event.kind == kind::CELL_LOST => {
+                    self.note_lost(event.cell.as_deref());
+                }
+                AuctioneerOutput::Start { .. } => {
+                    self.world.out = vec![output];
+                    let sent = self.world.sent();
+                    sent.into_iter().for_each(|sent| self.note_sent(sent));
+                }
+                _ => kept.push(output),
             }
-            _ => true,
-        });
+        }
+        self.world.out = kept;
+    }
+
+    /// Treats what was sent to a lost cell as gone.
+    fn note_lost(&mut self, lost: Option<&str>) {
         for (instance, cell) in &self.at {
-            if lost.contains(cell) {
+            if lost == Some(cell.as_str()) {
                 self.out.remove(instance);
             }
         }
     }
 
-    fn note(&mut self) {
-        self.note_lost();
-        for sent in self.world.sent() {
-            for work in &sent.start.work {
-                let open = self.out.entry(work.instance).or_default();
-                assert_eq!(
-                    *open,
-                    0,
-                    "{} was sent to {:?} and may be there",
-                    work.instance,
-                    self.at.get(&work.instance)
-                );
-                *open += 1;
-                self.at.insert(work.instance, sent.cell.clone());
-            }
-            self.flying.push(sent);
+    fn note_sent(&mut self, sent: Sent) {
+        for work in &sent.start.work {
+            let open = self.out.entry(work.instance).or_default();
+            assert_eq!(
+                *open,
+                0,
+                "{} was sent to {:?} and may be there",
+                work.instance,
+                self.at.get(&work.instance)
+            );
+            *open += 1;
+            self.at.insert(work.instance, sent.cell.clone());
         }
+        self.flying.push(sent);
     }
 
     fn free_again(&mut self, ids: impl Iterator<Item = InstanceId>) {
