@@ -9,6 +9,7 @@
 //! no partner is worth little or nothing, although smaller instances that have better places might fit it.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -84,7 +85,7 @@ fn wanted(name: &str, each: i64, sizes: &[ExpectedSize]) -> Vec<(usize, f64)> {
         let demand = |(parts, share): &(usize, f64)| *parts as f64 * share;
         wanted.sort_by(|a, b| demand(b).total_cmp(&demand(a)));
         wanted.truncate(MAX_AMOUNTS);
-        wanted.sort_by(|a, b| b.0.cmp(&a.0));
+        wanted.sort_by_key(|(parts, _)| Reverse(*parts));
     }
     wanted
 }
@@ -110,7 +111,9 @@ impl Worth {
         // divided by this, no device is worth more than 1, even if the steps did not suffice
         let most = knapsack.worth[PARTS].max(NEARLY_0);
         let mut of_parts = knapsack.worth;
-        of_parts.iter_mut().for_each(|worth| *worth /= most);
+        for worth in &mut of_parts {
+            *worth /= most;
+        }
         Self { each, of_parts }
     }
 

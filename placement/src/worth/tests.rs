@@ -58,20 +58,20 @@ fn what_no_size_fits_is_worth_nothing_and_without_sizes_everything_is() {
     assert_worth(&worth(&[]), &[(1_000, 0.0)]);
 }
 
-/// No way to fill a device is worth more than the device, however the work is mixed, and the prices are the best
-/// there are: the devices that the initial ways of filling take are never fewer than what the work is worth.
+/// However the work is mixed, also if the steps do not suffice: no way to fill a device is worth more than the device,
+/// and what is together is worth no less than its parts.
 #[test]
 fn no_device_is_worth_more_than_itself() {
     let mut random = 7_u64;
-    let mut next = |below: u64| {
+    let mut next = |below: u32| {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        (random >> 33) % below
+        u32::try_from(random >> 33).unwrap_or(0) % below
     };
     for _ in 0..20 {
-        let amounts: BTreeMap<i64, f64> = (0..1 + next(100))
-            .map(|_| (1 + next(1_000) as i64, 1.0 + next(50) as f64))
+        let amounts: BTreeMap<i64, f64> = (0..=next(100))
+            .map(|_| (i64::from(1 + next(1_000)), f64::from(1 + next(50))))
             .collect();
         let work: Vec<(f64, i64)> = amounts
             .iter()
