@@ -194,7 +194,9 @@ impl ExpectedWork {
 
     /// Returns what parts of devices are worth of which each has so much.
     pub(crate) fn worth(&self, name: &str, each: i64) -> Arc<Worth> {
-        self.worths.of(name, each, &self.sizes)
+        let sizes = self.sizes.iter();
+        let needs = sizes.filter_map(|e| Some((e.share, e.size.devices.get(name)?)));
+        self.worths.of(name, each, needs)
     }
 
     /// Returns the sizes, the most frequent first.

@@ -9,11 +9,12 @@
 //! no partner is worth little or nothing, although smaller instances that have better places might fit it.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::expected::ExpectedSize;
+use crate::devices::DeviceNeed;
 
 /// A device is divided into so many parts. What is free is rounded down, what is asked for is rounded up.
 const PARTS: usize = 1_000;
@@ -49,8 +50,14 @@ impl PartialEq for Worths {
 }
 
 impl Worths {
-    /// Returns the worth of devices of this kind to the expected sizes, which must be the same in all calls.
-    pub(crate) fn of(&self, name: &str, each: i64, sizes: &[ExpectedSize]) -> Arc<Worth> {
+    /// Returns the worth of devices of this kind to work of which such shares need such devices, which must be the same
+    /// in all calls.
+    pub(crate) fn of<'n>(
+        &self,
+        name: &str,
+        each: i64,
+        needs: impl Iterator<Item = (f64, &'n DeviceNeed)>,
+    ) -> Arc<Worth> {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = kinds.iter();
         if let Some((.., worth)) = known.find(|(of, has, _)| *has == each && of == name) {
@@ -59,24 +66,21 @@ impl Worths {
         if kinds.len() >= MAX_KINDS {
             kinds.clear();
         }
-        let worth = Arc::new(Worth::of(&wanted(name, each, sizes), each));
+        let worth = Arc::new(Worth::of(&wanted(each, needs), each));
         kinds.push((name.to_owned(), each, Arc::clone(&worth)));
         worth
     }
 }
 
-/// Returns the amounts, in parts, that the sizes ask for of such devices, the largest first, each with how many devices
-/// it is asked for on; the most demanded ones, if there are too many.
-fn wanted(name: &str, each: i64, sizes: &[ExpectedSize]) -> Vec<(usize, f64)> {
+/// Returns the amounts, in parts, that are needed of such devices, the largest first, each with how many devices it is
+/// needed on; the most demanded ones, if there are too many.
+fn wanted<'n>(each: i64, needs: impl Iterator<Item = (f64, &'n DeviceNeed)>) -> Vec<(usize, f64)> {
     let mut shares: BTreeMap<usize, f64> = BTreeMap::new();
-    for expected in sizes {
-        let Some(need) = expected.size.devices.get(name) else {
-            continue;
-        };
+    for (share, need) in needs {
         let amount = need.amount.unwrap_or(each);
         if (1..=each).contains(&amount) {
-            let share = expected.share * f64::from(need.count);
-            *shares.entry(parts(amount, each, true)).or_default() += share;
+            let devices = share * f64::from(need.count);
+            *shares.entry(parts(amount, each, true)).or_default() += devices;
         }
     }
     let mut wanted: Vec<(usize, f64)> = shares.into_iter().rev().collect();
@@ -84,7 +88,7 @@ fn wanted(name: &str, each: i64, sizes: &[ExpectedSize]) -> Vec<(usize, f64)> {
         let demand = |(parts, share): &(usize, f64)| *parts as f64 * share;
         wanted.sort_by(|a, b| demand(b).total_cmp(&demand(a)));
         wanted.truncate(MAX_AMOUNTS);
-        wanted.sort_by(|a, b| b.0.cmp(&a.0));
+        wanted.sort_by_key(|(parts, _)| Reverse(*parts));
     }
     wanted
 }
@@ -110,7 +114,9 @@ impl Worth {
         // divided by this, no device is worth more than 1, even if the steps did not suffice
         let most = knapsack.worth[PARTS].max(NEARLY_0);
         let mut of_parts = knapsack.worth;
-        of_parts.iter_mut().for_each(|worth| *worth /= most);
+        for worth in &mut of_parts {
+            *worth /= most;
+        }
         Self { each, of_parts }
     }
 

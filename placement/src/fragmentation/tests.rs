@@ -185,32 +185,41 @@ fn what_is_certainly_fed_does_not_count() {
 #[test]
 fn packed_counts_what_the_best_packing_would_waste() {
     let expected = work(&[
+        (6.0, asks(0, 1, 1_000)),
         (3.0, asks(0, 1, 470)),
         (2.0, asks(0, 1, 650)),
         (1.0, asks(0, 1, 320)),
     ]);
-    let packed = Fragments {
+    let by_size = Fragments {
         of: gpu(),
-        packed: true,
+        packed: false,
         fed_by: None,
     };
-    let score = |free: &[i64]| {
+    let packed = Fragments {
+        packed: true,
+        ..by_size.clone()
+    };
+    let score = |fragments: &Fragments, free: &[i64]| {
         let cell = cell(8_000, free);
         let free = Free::of(&cell);
-        let before = packed.on(&free, &expected);
-        gradient(&packed, before, &free, &asks(0, 1, 320), &expected)
+        let before = fragments.on(&free, &expected);
+        gradient(fragments, before, &free, &asks(0, 1, 320), &expected)
     };
     let cell = cell(8_000, &[1_000, 530, 350]);
     // half of the device on which 470 fits, and the whole one
     assert_close(packed.on(&Free::of(&cell), &expected), 1_880.0 - 1_500.0);
-    // beside 650 it uses what is of no other use; beside 470 it takes the place of another 470
-    assert_close(score(&[350]), 0.32);
-    assert_close(score(&[530]), 0.32 - 0.5);
-    let memory = Fragments {
+    // beside 650 it uses what is of no other use, on a whole device it leaves room for 650; beside 470 it takes the
+    // place of another 470
+    assert_close(score(&packed, &[350]), 0.32);
+    assert_close(score(&packed, &[1_000]), 0.32);
+    assert_close(score(&packed, &[530]), 0.32 - 0.5);
+    // a single size at a time, nothing speaks against that place
+    assert!(score(&by_size, &[530]) > score(&by_size, &[1_000]));
+    let tokens = Fragments {
         of: ResourceName::Named("tokens".into()),
         ..packed
     };
-    assert_close(memory.on(&Free::of(&cell), &expected), 0.0);
+    assert_close(tokens.on(&Free::of(&cell), &expected), 0.0);
 }
 
 #[test]

@@ -1,22 +1,14 @@
 use super::*;
-use crate::{devices::DeviceNeed, expected::Size};
 
 /// Returns the worth of devices of 1,000 for work that asks for one device each: shares and amounts.
 fn worth(work: &[(f64, i64)]) -> Arc<Worth> {
-    let sizes: Vec<ExpectedSize> = work
-        .iter()
-        .map(|(share, amount)| size(*share, 1, Some(*amount)))
-        .collect();
-    Worths::default().of("gpu", 1_000, &sizes)
+    let need = |(share, amount): &(f64, i64)| (*share, DeviceNeed::new(1, Some(*amount)));
+    let needs: Vec<_> = work.iter().map(need).collect();
+    of("gpu", 1_000, &needs, &Worths::default())
 }
 
-fn size(share: f64, count: u32, amount: Option<i64>) -> ExpectedSize {
-    let devices = [("gpu".to_owned(), DeviceNeed::new(count, amount))];
-    let size = Size {
-        devices: devices.into(),
-        ..Size::default()
-    };
-    ExpectedSize { share, size }
+fn of(name: &str, each: i64, needs: &[(f64, DeviceNeed)], worths: &Worths) -> Arc<Worth> {
+    worths.of(name, each, needs.iter().map(|(share, need)| (*share, need)))
 }
 
 #[track_caller]
@@ -52,26 +44,29 @@ fn what_is_needed_for_a_better_pair_is_worth_more() {
 
 #[test]
 fn what_no_size_fits_is_worth_nothing_and_without_sizes_everything_is() {
-    let whole = [size(1.0, 8, None), size(1.0, 1, Some(2_000))];
-    let whole = Worths::default().of("gpu", 1_000, &whole);
+    let whole = [
+        (1.0, DeviceNeed::new(8, None)),
+        (1.0, DeviceNeed::new(1, Some(2_000))),
+    ];
+    let whole = of("gpu", 1_000, &whole, &Worths::default());
     assert_worth(&whole, &[(999, 0.0), (1_000, 1_000.0)]);
     assert_worth(&worth(&[]), &[(1_000, 0.0)]);
 }
 
-/// No way to fill a device is worth more than the device, however the work is mixed, and the prices are the best
-/// there are: the devices that the initial ways of filling take are never fewer than what the work is worth.
+/// However the work is mixed, also if the steps do not suffice: no way to fill a device is worth more than the device,
+/// and what is together is worth no less than its parts.
 #[test]
 fn no_device_is_worth_more_than_itself() {
     let mut random = 7_u64;
-    let mut next = |below: u64| {
+    let mut next = |below: u32| {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        (random >> 33) % below
+        u32::try_from(random >> 33).unwrap_or(0) % below
     };
     for _ in 0..20 {
-        let amounts: BTreeMap<i64, f64> = (0..1 + next(100))
-            .map(|_| (1 + next(1_000) as i64, 1.0 + next(50) as f64))
+        let amounts: BTreeMap<i64, f64> = (0..=next(100))
+            .map(|_| (i64::from(1 + next(1_000)), f64::from(1 + next(50))))
             .collect();
         let work: Vec<(f64, i64)> = amounts
             .iter()
@@ -95,16 +90,16 @@ fn no_device_is_worth_more_than_itself() {
 #[test]
 fn the_worth_is_kept_by_name_and_by_what_a_device_has() {
     let worths = Worths::default();
-    let sizes = [size(1.0, 1, Some(500))];
-    let first = worths.of("gpu", 1_000, &sizes);
-    assert!(Arc::ptr_eq(
-        &first,
-        &worths.clone().of("gpu", 1_000, &sizes)
-    ));
-    assert_worth(&worths.of("gpu", 500, &sizes), &[(500, 500.0)]);
-    assert_worth(&worths.of("card", 1_000, &sizes), &[(1_000, 0.0)]);
-    for each in 0..2 * MAX_KINDS {
-        worths.of("gpu", i64::try_from(each).unwrap_or(0), &sizes);
+    let needs = [(1.0, DeviceNeed::new(1, Some(500)))];
+    let first = of("gpu", 1_000, &needs, &worths);
+    let copy = of("gpu", 1_000, &needs, &worths.clone());
+    assert!(Arc::ptr_eq(&first, &copy));
+    let half = of("gpu", 500, &needs, &worths);
+    assert_worth(&half, &[(250, 0.0), (500, 500.0)]);
+    let other = of("card", 1_000, &[], &worths);
+    assert_worth(&other, &[(1_000, 0.0)]);
+    for each in (0..).take(2 * MAX_KINDS) {
+        of("gpu", each, &needs, &worths);
     }
     assert!(worths.0.lock().unwrap().len() <= MAX_KINDS);
 }
