@@ -109,7 +109,8 @@ impl Advertiser {
                 return Some(Due::Withdrawal);
             }
         }
-        let only_changed = self.next_regular_ms.min(self.answer_ms()) > now_ms;
+        // an answer that is not due yet is served, too
+        let only_changed = self.next_regular_ms > now_ms && self.answer_at_ms.is_none();
         (self.due_ms() <= now_ms).then(|| self.send(now_ms, version, only_changed))
     }
 

@@ -121,6 +121,20 @@ fn a_change_alone_is_advertised_without_the_rest_until_half_an_interval_has_pass
     );
 }
 
+/// Its advertisement is the answer, too: who asked may not know what has changed.
+#[test]
+fn a_change_before_the_answer_to_a_discover_is_advertised_with_the_rest() {
+    let mut advertiser = advertiser();
+    assert!(advertiser.answer_delay_ms > 0, "its answer comes later");
+    advertiser.handle(0, StateVersion(1), Trigger::Tick);
+    let asked = advertiser.handle(1_000, StateVersion(1), Trigger::Discover);
+    assert_eq!(asked, None);
+    let change = advertiser.update(1_000, StateVersion(2));
+    assert_eq!(change, Some(Due::Advertisement));
+    let next = advertiser.update(1_100, StateVersion(3));
+    assert_eq!(next, Some(Due::Change(StateVersion(2))));
+}
+
 #[test]
 fn after_an_advertisement_that_was_not_sent_the_next_one_is_whole() {
     let mut advertiser = advertiser();
