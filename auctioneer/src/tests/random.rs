@@ -80,8 +80,9 @@ impl Fleet {
                 }
                 AuctioneerOutput::Start { .. } => {
                     self.world.out = vec![output];
-                    let sent = self.world.sent();
-                    sent.into_iter().for_each(|sent| self.note_sent(sent));
+                    for sent in self.world.sent() {
+                        self.note_sent(sent);
+                    }
                 }
                 _ => kept.push(output),
             }
