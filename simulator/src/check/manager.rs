@@ -305,11 +305,18 @@ impl Node for ManagerNode {
     }
 }
 
-/// Returns whether an advertisement says that its cell is being emptied.
+/// Returns whether an advertisement, of everything or of a change, says that its cell is being emptied.
 fn drains(body: &[u8]) -> bool {
-    let cell: Option<placement::Cell> = serde_json::from_slice(body).ok();
+    #[derive(serde::Deserialize)]
+    struct Drains {
+        #[serde(default)]
+        evacuating: bool,
+        #[serde(default)]
+        cordoned: bool,
+    }
+    let drains: Option<Drains> = serde_json::from_slice(body).ok();
     // a cordoned cell keeps its instances
-    cell.is_some_and(|cell| cell.evacuating && !cell.cordoned)
+    drains.is_some_and(|drains| drains.evacuating && !drains.cordoned)
 }
 
 fn listed(question: Option<QuestionId>, body: &[u8]) -> Option<ManagerInput> {
@@ -372,4 +379,19 @@ fn text(value: Option<&bytes::Bytes>) -> String {
         return "nothing".to_owned();
     };
     String::from_utf8_lossy(value).chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_change_says_that_its_cell_is_being_emptied() {
+        let change = |rest: &str| format!(r#"{{"cell":"c1","since":1,"available":{{}}{rest}}}"#);
+        for (rest, drains) in [
+            ("", false),
+            (r#","evacuating":true"#, true),
+            (r#","evacuating":true,"cordoned":true"#, false),
+        ] {
+            assert_eq!(super::drains(change(rest).as_bytes()), drains, "{rest}");
+        }
+    }
 }
