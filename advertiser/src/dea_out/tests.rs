@@ -4,7 +4,9 @@ use placement::{Cell, Resources, Usage};
 use serde_json::{Value, json};
 use shared::{
     Incarnation, InstanceId,
-    wire::{Acceptance, CellStart, Event, EventInstance, InstanceState, Refusal, kind},
+    wire::{
+        Acceptance, CellStart, Event, EventInstance, InstanceState, Refusal, kind, parse_change,
+    },
 };
 use uuid::Uuid;
 
@@ -88,11 +90,13 @@ impl World {
 
     /// Makes the cell `c1` advertise only what it has available. Returns whether that could be used.
     fn change(&mut self, incarnation: u128, available_mb: i64) -> bool {
-        let text = format!(
-            r#"{{"available":{{"memory_mb":{available_mb},"disk_mb":4096,"containers":10}}}}"#
-        );
-        let change = serde_json::from_str(&text).unwrap();
-        let about = (Incarnation::from_u128(incarnation), 5_000, 15_000);
+        let incarnation = Incarnation::from_u128(incarnation);
+        let body = json!({
+            "cell": "c1", "incarnation": incarnation, "seq": 2, "since": 1, "ttl": "15s",
+            "available": {"memory_mb": available_mb, "disk_mb": 4096, "containers": 10},
+        });
+        let (_, change) = parse_change(body.to_string().as_bytes()).unwrap();
+        let about = (incarnation, 5_000, 15_000);
         let out = self.cells.changed(self.now_ms, about, "c1", &change);
         let used = out.is_some();
         self.take(out.unwrap_or_default());

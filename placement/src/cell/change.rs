@@ -1,6 +1,8 @@
+//! What a cell says of itself where only amounts and counts have changed.
+
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Cell;
 use crate::{
@@ -13,48 +15,36 @@ const MAX_NAMES: usize = 1_000;
 
 /// The amounts and counts of a cell at one version, without the counts by name that have not changed since an earlier
 /// one. Nothing else about the cell has changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellChange {
     /// What is available.
     pub available: Resources,
     /// Instances that are reserved but not yet running.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub starting: u32,
     /// Instances of each app whose instances have changed; 0 if it has none left.
-    #[serde(
-        default,
-        deserialize_with = "crate::object::counts",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub apps: BTreeMap<String, u32>,
     /// Tasks.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub tasks: u32,
     /// Whether the cell accepts no new work.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub evacuating: bool,
     /// Whether that is because it is cordoned.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cordoned: bool,
     /// Instances of each owner whose instances have changed; 0 if it has none left.
-    #[serde(
-        default,
-        deserialize_with = "crate::object::counts",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub owners: BTreeMap<String, u32>,
     /// Instances with each tag, where they have changed; 0 if there are none left.
-    #[serde(
-        default,
-        deserialize_with = "crate::object::counts",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, u32>,
     /// Instances with a cpu limit.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub cpu_capped: u32,
     /// Instances without a cpu limit.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub cpu_uncapped: u32,
 }
 

@@ -216,7 +216,7 @@ pub(crate) fn same_class_inputs(a: &Cell, b: &Cell) -> bool {
 }
 
 /// Returns whether the attributes differ only in what no filter on a class reads: the zone's number, the DEA, the
-/// rack, the hardware's priority and cached blobs.
+/// host, the rack, the hardware's priority and cached blobs.
 fn same_attributes(a: &Attributes, b: &Attributes) -> bool {
     a.zone == b.zone
         && a.stacks == b.stacks
