@@ -206,6 +206,14 @@ impl CellMachine {
         std::mem::take(&mut self.out)
     }
 
+    /// Returns what must be carried out before the cell's instances are listed in a heartbeat: the events collected so
+    /// far. Whoever reads both could otherwise miss an instance before it knows how that ended.
+    pub fn before_heartbeat(&mut self, now_ms: u64) -> Vec<CellOutput> {
+        self.carry_over_actions(now_ms);
+        self.publish_events();
+        std::mem::take(&mut self.out)
+    }
+
     /// Returns the remaining events and the withdrawal, for shutdown.
     pub fn close(&mut self, now_ms: u64) -> Vec<CellOutput> {
         self.carry_over_actions(now_ms);

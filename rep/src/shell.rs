@@ -298,7 +298,10 @@ impl Shell {
         &self.machine.ledger().cell().cell
     }
 
-    fn heartbeat(&self, now_ms: u64) {
+    fn heartbeat(&mut self, now_ms: u64) {
+        for output in self.machine.before_heartbeat(now_ms) {
+            self.carry_out(now_ms, output);
+        }
         let ledger = self.machine.ledger();
         let instances = ledger.current_instances(now_ms);
         self.executor.measure(ledger.processes());

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, pin::pin, sync::atomic::Ordering, time::Duratio
 
 use async_nats::{Client, Message, Subscriber};
 use futures_util::{
-    StreamExt,
+    FutureExt, StreamExt,
     stream::{AbortHandle, Abortable, SelectAll, abortable},
 };
 use serde_json::json;
@@ -20,7 +20,10 @@ use shared::{
         parse_change, read, to_bytes,
     },
 };
-use tokio::time::{sleep_until, timeout};
+use tokio::{
+    task::unconstrained,
+    time::{sleep_until, timeout},
+};
 
 use super::{
     DeaOutConfig, DeaOutError,
@@ -76,6 +79,7 @@ pub(super) async fn run(
     let inbox = new_inbox(&cluster.client);
     let answers = listen(&cluster.client, &inbox).await?;
     let told = listen_to_cells(&config, &cluster.client, &subjects).await?;
+    let lists = listen_to_lists(&config, &cluster.client, &subjects).await?;
     let (shown, asks) = Shown::new();
     let subject = subjects.facade_state(&config.name);
     let about = (Role::Facade, "facade: makes DEAs of cells");
@@ -111,7 +115,14 @@ pub(super) async fn run(
     // cells that were there before report at once
     let discover = shell.subjects.discover();
     shell.to_cluster.publish(discover, "");
-    let ended = live(&mut shell, permissions, (told, answers), asks, ending).await;
+    let ended = live(
+        &mut shell,
+        permissions,
+        (told, lists, answers),
+        asks,
+        ending,
+    )
+    .await;
     let now_ms = shell.now_ms();
     let last = shell.cells.shut_down(now_ms);
     let _ = timeout(LAST, shell.carry_out(last)).await;
@@ -133,7 +144,7 @@ async fn listen_to_cells(
 ) -> Result<SelectAll<Subscriber>, BusError> {
     let mut told = SelectAll::new();
     for cell in &config.cells {
-        for what in ["advert", "heartbeat", "result"] {
+        for what in ["advert", "result"] {
             told.push(listen(client, &subjects.cell(cell, what)).await?);
         }
         for kind in kind::OF_CELLS {
@@ -143,11 +154,24 @@ async fn listen_to_cells(
     Ok(told)
 }
 
+/// Listens to what cells list in their heartbeats.
+async fn listen_to_lists(
+    config: &DeaOutConfig,
+    client: &Client,
+    subjects: &Subjects,
+) -> Result<SelectAll<Subscriber>, BusError> {
+    let mut lists = SelectAll::new();
+    for cell in &config.cells {
+        lists.push(listen(client, &subjects.cell(cell, "heartbeat")).await?);
+    }
+    Ok(lists)
+}
+
 /// The main loop: handles each event as it arrives.
 async fn live(
     shell: &mut Shell,
     permissions: Permissions,
-    (mut told, mut answers): (SelectAll<Subscriber>, Subscriber),
+    (mut told, mut lists, mut answers): (SelectAll<Subscriber>, SelectAll<Subscriber>, Subscriber),
     mut asks: Asks,
     ending: CancellationToken,
 ) -> Result<(), DeaOutError> {
@@ -175,6 +199,14 @@ async fn live(
             }
             Some(message) = answers.next() => shell.answered(&message).await,
             Some(message) = told.next() => shell.told(&message).await,
+            Some(list) = lists.next() => {
+                // subscriptions keep no order among each other: what the cell published before its list comes first,
+                // so that an instance whose end was announced is not taken for a lost one
+                while let Some(Some(earlier)) = unconstrained(told.next()).now_or_never() {
+                    shell.told(&earlier).await;
+                }
+                shell.told(&list).await;
+            }
             Some(message) = shell.heard.next(), if !shell.heard.is_empty() => {
                 shell.heard(&message).await;
             }

@@ -275,6 +275,22 @@ fn a_drain_is_advertised_at_once_and_ends_everything_at_its_deadline() {
 }
 
 #[test]
+fn the_end_of_an_instance_is_published_before_a_heartbeat_without_it() {
+    let mut machine = machine();
+    tick(&mut machine, 0);
+    start(&mut machine, 1_000, &[1]);
+    run(&mut machine, 1_000);
+    running(&mut machine, 1_000, 1);
+    let ended = InstanceChange::Ended(EndReason::Exit(0));
+    report(&mut machine, 1_050, 1, ended);
+    assert!(machine.current_instances(1_050).is_empty());
+    // without a heartbeat, events are collected for 100 ms
+    let said: Vec<String> = machine.before_heartbeat(1_050).iter().map(text).collect();
+    assert_eq!(said, ["event running 1", "event exited 1"]);
+    assert!(machine.before_heartbeat(1_050).is_empty());
+}
+
+#[test]
 fn shutdown_withdraws_first_and_ends_bidding() {
     let mut machine = machine();
     tick(&mut machine, 0);

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    net::SocketAddr,
     sync::{Arc, Mutex},
 };
 
@@ -124,18 +125,24 @@ async fn answer(
     }
 }
 
-/// Returns the user whose process has the other end.
+/// Returns the user whose process has the other end. Both addresses must match: the port of an earlier connection, which
+/// belongs to nobody any more, may be in use again.
 fn user_of(stream: &TcpStream) -> u32 {
-    let port = format!(":{:04X}", stream.peer_addr().unwrap().port());
-    let table = fs::read_to_string("/proc/net/tcp").unwrap();
-    let line = table.lines().find(|line| {
-        let local = line.split_whitespace().nth(1);
-        local.is_some_and(|local| local.ends_with(&port))
+    let ends = [stream.peer_addr(), stream.local_addr()].map(|end| match end.unwrap() {
+        SocketAddr::V4(end) => {
+            let ip = u32::from_ne_bytes(end.ip().octets());
+            format!("{ip:08X}:{:04X}", end.port())
+        }
+        SocketAddr::V6(end) => panic!("{end}"),
     });
-    line.unwrap()
-        .split_whitespace()
-        .nth(7)
-        .unwrap()
-        .parse()
-        .unwrap()
+    // the kernel writes the table in parts, and what moves meanwhile may be left out
+    let user = (0..100).find_map(|_| {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        let line = table.lines().map(str::split_whitespace).find(|line| {
+            let fields = line.clone().skip(1).take(2);
+            fields.eq(ends.iter().map(String::as_str))
+        });
+        line?.nth(7)?.parse().ok()
+    });
+    user.expect("a connection")
 }
