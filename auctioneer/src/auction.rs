@@ -321,8 +321,7 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: Vec<Won>) {
     let mut sent = Vec::with_capacity(jobs.len());
     for (n, devices) in jobs {
         let (slot, job) = (batch.slots[n], &batch.jobs[n]);
-        // before the debit: the counts sent along must be those without this instance
-        let Some(mut item) = work_of(parts, batch.auction, cell, slot, job) else {
+        let Some((mut item, changed)) = work_of(parts, batch.auction, slot, job) else {
             continue;
         };
         item.devices = shares(&job.request, devices.as_deref());
@@ -334,8 +333,9 @@ fn send(parts: &mut Parts, batch: &Batch, cell: &Arc<str>, jobs: Vec<Won>) {
             answered_seq: None,
             expires_ms: start.expires_ms,
         };
+        let before = parts.feed.debit(cell, debit);
+        item.believed = before.filter(|_| changed < MAX_CHANGED);
         work.push(item);
-        parts.feed.debit(cell, debit);
     }
     dispatch(parts, cell, start, work, sent);
 }
@@ -354,17 +354,12 @@ fn shares(request: &Request, given: Option<&DeviceShares>) -> DeviceShares {
     request.devices.iter().map(share).collect()
 }
 
-fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job) -> Option<Work> {
+/// Returns what the cell is sent of an instance, and how often a cell has refused that because it ran more of the app.
+fn work_of(parts: &Parts, auction: AuctionId, slot: Slot, job: &Job) -> Option<(Work, u8)> {
     let ticket = parts.requests.get(slot.ticket)?;
     let instance = &ticket.instances[slot.position];
     let request = &job.request;
-    let lrp = request.kind == placement::Kind::Lrp;
-    let known = parts.feed.pool().get(cell);
-    let believed = known
-        // tasks of one name are different work, and a cell may run any number of them
-        .filter(|_| lrp && instance.changed < MAX_CHANGED)
-        .map(|cell| cell.count_of(&request.app));
-    Some(Work {
+    let work = Work {
         instance: instance.id,
         kind: request.kind,
         app: request.app.clone(),
@@ -379,13 +374,15 @@ fn work_of(parts: &Parts, auction: AuctionId, cell: &str, slot: Slot, job: &Job)
         version: request.version.clone(),
         traceparent: request.traceparent.clone(),
         tags: request.tags.clone(),
-        believed,
+        // once the cell is debited, which tells how many it had before
+        believed: None,
         run: ticket.run.clone(),
         health: request.health.clone(),
         ready: request.ready.clone(),
         // if absent, the claim is this auction, which the start names: most messages carry no claim
         claim: ticket.claim.filter(|claim| *claim != auction),
-    })
+    };
+    Some((work, instance.changed))
 }
 
 /// Sends one message, or splits it in two if it is too large.

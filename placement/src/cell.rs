@@ -19,7 +19,7 @@ mod counts;
 mod interner;
 
 pub use attributes::{AttributeField, AttributeShape, Attributes};
-pub use change::CellChange;
+pub use change::{CellChange, Debited};
 pub use counts::Counts;
 
 pub(crate) use interner::AttributeInterner;
@@ -123,10 +123,11 @@ impl Cell {
         (planned >= now_ms && booted.is_none_or(|booted| planned >= booted)).then_some(planned)
     }
 
-    /// Adds one instance of `request`: takes its resources and the devices that it was given, and counts it.
-    pub fn debit(&mut self, request: &Request, given: Option<&DeviceShares>) {
+    /// Adds one instance of `request`: takes its resources and the devices that it was given, and counts it. Returns how
+    /// many instances of its app there are now; none for a task.
+    pub fn debit(&mut self, request: &Request, given: Option<&DeviceShares>) -> Option<u32> {
         self.available.debit(request, given);
-        self.counts.debit(request);
+        self.counts.debit(request)
     }
 
     /// Reverts [`Cell::debit`]. No count falls below 0: a newer report of the cell may no longer include what was

@@ -56,7 +56,8 @@ mod worth;
 
 pub use capacity::{Capacity, ZoneCapacity};
 pub use cell::{
-    AttributeField, AttributeShape, Attributes, Cell, CellChange, Counts, Platform, RecentStart,
+    AttributeField, AttributeShape, Attributes, Cell, CellChange, Counts, Debited, Platform,
+    RecentStart,
 };
 pub use context::PlanContext;
 pub use decision::{

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     auction_view::PoolCells,
     batch::Batch,
-    cell::{AttributeInterner, Cell},
+    cell::{AttributeInterner, Cell, CellChange, Debited},
     context::PlanContext,
     decision::{Explain, Plan},
     devices::DeviceShares,
@@ -79,26 +79,23 @@ impl Pool {
         self.replace(slot, cell);
     }
 
-    /// Changes the amounts and counts of a cell, if it is known. `apps` are those whose instances may be more or fewer
-    /// afterwards. Costs nothing for the cell's other apps, unlike [`Pool::put`].
-    pub fn edit<'n>(
-        &mut self,
-        cell: &str,
-        apps: impl Iterator<Item = &'n str>,
-        edit: impl FnOnce(&mut Cell),
-    ) {
+    /// Takes over what a cell reports as changed, if the cell is known. In the pool it has the debits of `shown`, which
+    /// the report includes, and of `hidden`, which it does not and which remain. Costs nothing for the cell's other
+    /// apps, unlike [`Pool::put`].
+    pub fn change<'d, D>(&mut self, cell: &str, change: &CellChange, shown: D, hidden: D)
+    where
+        D: Iterator<Item = Debited<'d>> + Clone,
+    {
         let Some(slot) = self.slots.get(cell).copied() else {
             return;
         };
         let known = &mut self.cells[slot as usize];
         // no index reads an old cell's apps
-        let known_apps = std::mem::take(&mut known.counts.apps);
+        let apps = std::mem::take(&mut known.counts.apps);
         let old = known.clone();
-        known.counts.apps = known_apps;
-        edit(known);
-        for app in apps {
-            self.holders.set(app, slot, known.count_of(app));
-        }
+        known.counts.apps = apps;
+        let changed = |app: &str, count| self.holders.set(app, slot, count);
+        known.take_over(change, shown, hidden, changed);
         self.index_change(slot, &old);
     }
 
@@ -214,20 +211,25 @@ impl Pool {
     }
 
     /// Debits one instance of the job's request from the cell, if it is known, with the devices that it was given there
-    /// ([`crate::Decision::devices`]).
-    pub fn debit(&mut self, cell: &str, job: &Job, given: Option<&DeviceShares>) {
-        let Some(slot) = self.slots.get(cell).copied() else {
-            return;
-        };
-        let at = slot as usize;
-        self.cells[at].debit(&job.request, given);
-        let old = std::mem::replace(&mut self.rows[at], Row::of(&self.cells[at]));
-        if job.request.kind == crate::request::Kind::Lrp {
-            self.holders.add(&job.request.app, slot);
+    /// ([`crate::Decision::devices`]). Returns how many instances of its app the cell then has; none for a task.
+    pub fn debit(
+        &mut self,
+        cell: &str,
+        job: &Job,
+        given: Option<&DeviceShares>,
+    ) -> Option<u32> {
+        let slot = self.slots.get(cell).copied()?;
+        let (at, request) = (slot as usize, &*job.request);
+        let known = &mut self.cells[at];
+        let count = known.debit(request, given);
+        let old = std::mem::replace(&mut self.rows[at], Row::of(known));
+        if let Some(count) = count {
+            self.holders.set(&request.app, slot, count);
         }
         if let Some(index) = &mut self.index {
-            index.debit(slot, old, (&self.cells[at], self.rows[at]), &job.request);
+            index.debit(slot, old, (&self.cells[at], self.rows[at]), request);
         }
+        count
     }
 
     /// Remembers a request, so that its size becomes part of the expected work, which is learnt from the last

@@ -180,6 +180,11 @@ pub struct Job {
 }
 
 impl Request {
+    /// Returns the app whose instances an instance of it counts among; none for a task.
+    pub(crate) fn app_of_lrp(&self) -> Option<&str> {
+        (self.kind == Kind::Lrp).then_some(self.app.as_str())
+    }
+
     /// Creates a request for one instance of an app, with this size in MiB.
     pub fn new(app: impl Into<String>, memory_mb: i64, disk_mb: i64) -> Self {
         Self {

@@ -10,12 +10,15 @@ use shared::InstanceId;
 use super::{Debit, Feed, Known};
 
 impl Feed {
-    /// Debits an instance that is being sent to a cell.
-    pub fn debit(&mut self, cell: &str, debit: Debit) {
-        if let Some(known) = self.cells.get_mut(cell) {
-            self.pool.debit(cell, &debit.job, debit.devices.as_deref());
-            known.debits.push(debit);
-        }
+    /// Debits an instance that is being sent to a cell. Returns how many instances of its app the cell had before; none
+    /// for a task, and if the cell is not known.
+    pub fn debit(&mut self, cell: &str, debit: Debit) -> Option<u32> {
+        let known = self.cells.get_mut(cell)?;
+        let count = self
+            .pool
+            .debit(cell, &debit.job, debit.devices.as_deref());
+        known.debits.push(debit);
+        count.map(|count| count - 1)
     }
 
     /// Processes a cell's answer to a start: what it accepted will be in its next report, what it refused is credited,

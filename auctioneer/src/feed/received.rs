@@ -100,33 +100,26 @@ impl Reported<'_> {
     }
 
     /// Takes it over into the pool, where the cell has the debits of `shown`, which it shows, and of `debits`.
-    pub(super) fn put_into(self, pool: &mut Pool, name: &str, shown: &[Debit], debits: &[Debit]) {
+    pub(super) fn put_into<'d>(
+        self,
+        pool: &mut Pool,
+        name: &str,
+        shown: &'d [Debit],
+        debits: &'d [Debit],
+    ) {
         match self {
             Self::Cell(cell) => pool.put(cell),
             Self::WithApps(cell, apps) => pool.put_with_apps(cell, &apps),
-            Self::Change(change) => return put_change(pool, name, &change, shown, debits),
+            Self::Change(change) => {
+                let debited = |debit: &'d Debit| (&*debit.job.request, debit.devices.as_deref());
+                let [shown, hidden] = [shown, debits].map(|debits| debits.iter().map(debited));
+                return pool.change(name, &change, shown, hidden);
+            }
         }
         for debit in debits {
             pool.debit(name, &debit.job, debit.devices.as_deref());
         }
     }
-}
-
-/// Reverts all debits, which gives the cell as it was last reported, and makes those again that the change does not
-/// show.
-fn put_change(pool: &mut Pool, name: &str, change: &CellChange, shown: &[Debit], debits: &[Debit]) {
-    let all = || shown.iter().chain(debits);
-    let changed = change.apps.keys().map(String::as_str);
-    let apps = changed.chain(all().map(|debit| debit.job.request.app.as_str()));
-    pool.edit(name, apps, |cell| {
-        for debit in all() {
-            cell.credit(&debit.job.request, debit.devices.as_deref());
-        }
-        cell.apply(change);
-        for debit in debits {
-            cell.debit(&debit.job.request, debit.devices.as_deref());
-        }
-    });
 }
 
 /// Reads the envelope of a report, and the rest if that was parsed along with it. `known` is the cell that the report

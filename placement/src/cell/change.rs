@@ -6,7 +6,10 @@ use serde::Serialize;
 
 use super::Cell;
 use crate::{
+    devices::DeviceShares,
+    fast_map::FastMap,
     invalid::{Invalid, check_count, check_name},
+    request::Request,
     resources::Resources,
 };
 
@@ -68,9 +71,19 @@ impl CellChange {
     }
 }
 
+/// Work that was debited from a cell: the request, and the devices that it was given.
+pub type Debited<'d> = (&'d Request, Option<&'d DeviceShares>);
+
 impl Cell {
     /// Takes over a change since a version that this one includes.
     pub fn apply(&mut self, change: &CellChange) {
+        self.apply_but_apps(change);
+        for (app, count) in &change.apps {
+            set(&mut self.counts.apps, app, *count);
+        }
+    }
+
+    fn apply_but_apps(&mut self, change: &CellChange) {
         self.available.clone_from(&change.available);
         (self.evacuating, self.cordoned) = (change.evacuating, change.cordoned);
         let counts = &mut self.counts;
@@ -79,7 +92,6 @@ impl Cell {
         counts.cpu_capped = change.cpu_capped;
         counts.cpu_uncapped = change.cpu_uncapped;
         for (counts, changed) in [
-            (&mut counts.apps, &change.apps),
             (&mut counts.owners, &change.owners),
             (&mut counts.tags, &change.tags),
         ] {
@@ -88,14 +100,59 @@ impl Cell {
             }
         }
     }
+
+    /// Takes over a change since the version in which the cell was last reported; since then, the debits of `shown` and
+    /// `hidden` were made, of which the change includes the first. Calls `changed` for each app that afterwards has
+    /// another number of instances than before, debits included.
+    pub(crate) fn take_over<'d, D>(
+        &mut self,
+        change: &CellChange,
+        shown: D,
+        hidden: D,
+        mut changed: impl FnMut(&str, u32),
+    ) where
+        D: Iterator<Item = Debited<'d>> + Clone,
+    {
+        // where the change names nothing, the cell is as it was reported: without any debit
+        for (request, _) in shown.clone().chain(hidden.clone()) {
+            self.counts.credit_names(request);
+        }
+        self.apply_but_apps(change);
+        for (request, given) in hidden.clone() {
+            self.available.debit(request, given);
+            self.counts.debit_but_app(request);
+        }
+        // usually a debit has announced what is now reported, so that an app's count stays, and nothing is written
+        let app_of = |(request, _): Debited<'d>| request.app_of_lrp();
+        let mut more: FastMap<&str, u32> = FastMap::default();
+        for app in hidden.filter_map(app_of) {
+            *more.entry(app).or_default() += 1;
+        }
+        let apps = &mut self.counts.apps;
+        for (app, count) in &change.apps {
+            let count = count + more.get(app.as_str()).unwrap_or(&0);
+            if set(apps, app, count) {
+                changed(app, count);
+            }
+        }
+        for app in shown.filter_map(app_of) {
+            if !change.apps.contains_key(app) {
+                let count = apps.get(app).map_or(0, |count| count.saturating_sub(1));
+                if set(apps, app, count) {
+                    changed(app, count);
+                }
+            }
+        }
+    }
 }
 
-/// Zeros are not kept.
-fn set(counts: &mut BTreeMap<String, u32>, name: &str, count: u32) {
+/// Sets a count, and returns whether it was another one before. Zeros are not kept.
+fn set(counts: &mut BTreeMap<String, u32>, name: &str, count: u32) -> bool {
     match counts.get_mut(name) {
-        _ if count == 0 => drop(counts.remove(name)),
-        Some(known) => *known = count,
-        None => drop(counts.insert(name.to_owned(), count)),
+        Some(known) if count > 0 => std::mem::replace(known, count) != count,
+        Some(_) => counts.remove(name).is_some(),
+        None if count > 0 => counts.insert(name.to_owned(), count).is_none(),
+        None => false,
     }
 }
 

@@ -33,13 +33,19 @@ impl Counts {
         "cpu_uncapped",
     ];
 
-    /// Adds one instance of `request`, which is starting.
-    pub(super) fn debit(&mut self, request: &Request) {
+    /// Adds one instance of `request`, which is starting. Returns how many of its app there are now; none for a task.
+    pub(super) fn debit(&mut self, request: &Request) -> Option<u32> {
+        self.debit_but_app(request);
+        let app = request.app_of_lrp()?;
+        let count = self.apps.entry(app.to_owned()).or_insert(0);
+        *count += 1;
+        Some(*count)
+    }
+
+    /// Adds one instance of `request`, except to those of its app.
+    pub(super) fn debit_but_app(&mut self, request: &Request) {
         self.starting += 1;
-        match request.kind {
-            Kind::Lrp => *self.apps.entry(request.app.clone()).or_insert(0) += 1,
-            Kind::Task => self.tasks += 1,
-        }
+        self.tasks += u32::from(request.kind == Kind::Task);
         if let Some(owner) = &request.owner {
             *self.owners.entry(owner.clone()).or_insert(0) += 1;
         }
@@ -56,14 +62,19 @@ impl Counts {
             Kind::Lrp => decrement(&mut self.apps, &request.app),
             Kind::Task => self.tasks = self.tasks.saturating_sub(1),
         }
+        self.credit_names(request);
+        let counted = self.by_cpu(request);
+        *counted = counted.saturating_sub(1);
+    }
+
+    /// Removes one instance of the request's owner and of its tags.
+    pub(super) fn credit_names(&mut self, request: &Request) {
         if let Some(owner) = &request.owner {
             decrement(&mut self.owners, owner);
         }
         for (key, value) in &request.tags {
             decrement(&mut self.tags, &format!("{key}={value}"));
         }
-        let counted = self.by_cpu(request);
-        *counted = counted.saturating_sub(1);
     }
 
     fn by_cpu(&mut self, request: &Request) -> &mut u32 {
