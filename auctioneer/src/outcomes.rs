@@ -236,34 +236,40 @@ impl Outcomes {
     /// stands, otherwise the first, until there is a better one or it is `settled`. With two claims it is not certain
     /// which copies run.
     pub(crate) fn ended(&mut self, now_ms: u64, id: &RequestId, new: Ended, settled: bool) -> bool {
-        let contested = self.known.get_mut(id).is_some_and(|old| {
-            old.contested |= old.claim.is_some() && new.claim.is_some() && old.claim != new.claim;
-            old.contested
-        });
-        let old = self.known.get(id);
-        let stands = old.is_none_or(|old| {
-            let lower = new.claim.is_some() && old.claim.is_none_or(|old| new.claim < Some(old));
-            // every auctioneer applies the rule of the lower claim, whichever outcome it heard first
-            let better = old.unsure || (new.announced && !old.announced);
-            settled || old.body.is_none() || better || lower
-        });
-        if !stands {
+        let misses = self.misses;
+        let Some(old) = self.known.get_mut(id) else {
+            let known = Known {
+                body: Some(new.body),
+                unsure: new.unsure,
+                contested: new.contested,
+                announced: new.announced,
+                claim: new.claim,
+                own: new.own,
+                misses,
+            };
+            self.bytes += known.bytes();
+            self.known.insert(id.clone(), known);
+            self.ended.push_back((now_ms, id.clone()));
+            self.prune(now_ms);
+            return true;
+        };
+        old.contested |= old.claim.is_some() && new.claim.is_some() && old.claim != new.claim;
+        let lower = new.claim.is_some() && old.claim.is_none_or(|old| new.claim < Some(old));
+        // every auctioneer applies the rule of the lower claim, whichever outcome it heard first
+        let better = old.unsure || (new.announced && !old.announced);
+        if !(settled || old.body.is_none() || better || lower) {
             return false;
         }
-        let first = old.is_none_or(|old| old.body.is_none());
-        let own = new.own.or_else(|| old?.own.clone());
-        let known = Known {
-            body: Some(new.body),
-            unsure: new.unsure,
-            contested: contested || new.contested,
-            announced: new.announced || old.is_some_and(|old| old.announced),
-            // an answer found on the cells carries no claim: later announcements must still show that there are two
-            claim: new.claim.or_else(|| old?.claim),
-            own,
-            misses: self.misses,
-        };
-        self.bytes = self.bytes + known.bytes() - old.map_or(0, Known::bytes);
-        self.known.insert(id.clone(), known);
+        self.bytes -= old.bytes();
+        let first = old.body.replace(new.body).is_none();
+        old.unsure = new.unsure;
+        old.contested |= new.contested;
+        old.announced |= new.announced;
+        // an answer found on the cells carries no claim: later announcements must still show that there are two
+        old.claim = new.claim.or(old.claim);
+        old.own = new.own.or_else(|| old.own.take());
+        old.misses = misses;
+        self.bytes += old.bytes();
         // only one entry per id in the queue: a second one would forget a newer outcome too soon
         if first {
             self.ended.push_back((now_ms, id.clone()));

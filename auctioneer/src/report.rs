@@ -1,6 +1,6 @@
 //! Events about apps: one message per kind, app and auction, however many instances it covers.
 
-use std::sync::Arc;
+use std::{collections::hash_map::Entry, sync::Arc};
 
 use placement::{FastMap, Unplaced};
 use shared::wire::{Event, EventInstance, format_indices};
@@ -39,6 +39,12 @@ pub(crate) struct Line {
 
 impl Lines {
     pub(crate) fn add(&mut self, line: Line) {
+        if self.indices.is_empty() {
+            // most events are about one instance: room for four, which is what vectors begin with, shows at this rate
+            self.indices.reserve_exact(1);
+            self.listed.reserve_exact(1);
+            self.requests.reserve_exact(1);
+        }
         self.indices.push(line.index);
         if self.listed.len() < LISTED {
             self.listed.push(EventInstance {
@@ -97,23 +103,24 @@ impl Reports {
         kind: &'static str,
         line: Line,
     ) -> Vec<Event> {
-        let key = (auction, Arc::clone(app));
-        let Some(report) = self.auctions.get_mut(&key) else {
+        let Entry::Occupied(mut report) = self.auctions.entry((auction, Arc::clone(app))) else {
             return Vec::new();
         };
-        let known = report.kinds.iter_mut().find(|(known, _)| *known == kind);
+        let AppReport { pending, kinds } = report.get_mut();
+        let known = kinds.iter_mut().find(|(known, _)| *known == kind);
         if let Some((_, lines)) = known {
             lines.add(line);
         } else {
             let mut lines = Lines::default();
             lines.add(line);
-            report.kinds.push((kind, lines));
+            kinds.reserve_exact(1);
+            kinds.push((kind, lines));
         }
-        report.pending = report.pending.saturating_sub(1);
-        if report.pending > 0 {
+        *pending = pending.saturating_sub(1);
+        if *pending > 0 {
             return Vec::new();
         }
-        let mut kinds = self.auctions.remove(&key).unwrap_or_default().kinds;
+        let mut kinds = report.remove().kinds;
         // sorted by kind: which cell answered first must not change the order of events
         kinds.sort_by_key(|(kind, _)| *kind);
         let event = |(kind, lines): (&str, Lines)| lines.event(kind, app, Some(auction));

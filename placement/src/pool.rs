@@ -212,12 +212,7 @@ impl Pool {
 
     /// Debits one instance of the job's request from the cell, if it is known, with the devices that it was given there
     /// ([`crate::Decision::devices`]). Returns how many instances of its app the cell then has; none for a task.
-    pub fn debit(
-        &mut self,
-        cell: &str,
-        job: &Job,
-        given: Option<&DeviceShares>,
-    ) -> Option<u32> {
+    pub fn debit(&mut self, cell: &str, job: &Job, given: Option<&DeviceShares>) -> Option<u32> {
         let slot = self.slots.get(cell).copied()?;
         let (at, request) = (slot as usize, &*job.request);
         let known = &mut self.cells[at];

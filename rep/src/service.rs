@@ -26,7 +26,7 @@ use crate::{
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
-    subscriptions::{Messages, listen},
+    subscriptions::{Happened, Happenings, listen},
     supervisor::hide_from_own_user,
 };
 
@@ -92,7 +92,7 @@ pub async fn run(
     let permissions = Role::Cell.permissions(&subjects, &config.cell);
     let inbox = new_inbox(&bus.client);
     let client = &bus.client;
-    let (messages, service) =
+    let (mut happenings, service) =
         listen(&config, client, &subjects, Arc::clone(&counters), &inbox).await?;
     // the server must know the subscriptions before the first advertisement
     let _ = timeout(shared::nats::PUBLISH_TIMEOUT, bus.client.flush()).await;
@@ -109,7 +109,8 @@ pub async fn run(
             "accepting work"
         }
     );
-    let ended = live(&mut shell, bus, messages, permissions, ending).await;
+    add_others(&mut happenings, bus, permissions, ending);
+    let ended = live(&mut shell, happenings).await;
     if let Some(service) = service {
         let _ = service.stop().await;
     }
@@ -198,8 +199,7 @@ impl End {
     }
 
     /// Takes the next step if it is due. Returns why the rep exits, once it may.
-    fn advance(&mut self, shell: &mut Shell) -> Option<RepExit> {
-        let now_ms = shell.now_ms();
+    fn advance(&mut self, shell: &mut Shell, now_ms: u64) -> Option<RepExit> {
         let waited = self.gentle_until_ms.is_some_and(|at| at <= now_ms);
         if self.exit_at_ms.is_none() && (waited || shell.namesake().is_some()) {
             self.at_once(shell);
@@ -218,54 +218,74 @@ impl End {
     }
 }
 
+/// Adds what happens besides messages.
+fn add_others(all: &mut Happenings, bus: Bus, permissions: Permissions, told: Ending) {
+    let Ending { now, gently } = told;
+    let at_once = async move {
+        now.cancelled().await;
+        Happened::EndAtOnce
+    };
+    let gently = async move {
+        gently.cancelled().await;
+        Happened::EndGently
+    };
+    let violations = bus.violations;
+    let refused = async move {
+        let needed = |violation: &PermissionViolation| permissions.needs(violation);
+        Happened::Refused(violations.first(needed).await)
+    };
+    all.extend([
+        stream::once(at_once).boxed(),
+        stream::once(gently).boxed(),
+        stream::once(refused).boxed(),
+        connections(bus.connected).map(Happened::Connected).boxed(),
+    ]);
+}
+
 /// The main loop: handles each event as it arrives, without blocking.
 async fn live(
     shell: &mut Shell,
-    bus: Bus,
-    mut messages: Messages,
-    permissions: Permissions,
-    told: Ending,
+    mut happenings: Happenings,
 ) -> Result<RepExit, PermissionViolation> {
-    // all of these are created once: creating them for each message would register and deregister them every time
-    let mut at_once = pin!(told.now.cancelled());
-    let mut gently = pin!(told.gently.cancelled());
-    let mut connections = pin!(connections(bus.connected).fuse());
-    let mut timer = pin!(sleep_until(shell.instant(shell.next_ms())));
-    let mut refused = pin!(
-        bus.violations
-            .first(|violation| permissions.needs(violation))
-    );
-    let mut permitted = true;
+    let mut timer = pin!(sleep_until(shell.instant(0, 0)));
     let mut end = End::default();
     shell.settle();
     loop {
-        if let Some(exit) = end.advance(shell) {
+        // read once: a cell answers so many questions that reading the clock shows
+        let now_ms = shell.now_ms();
+        if let Some(exit) = end.advance(shell, now_ms) {
             return Ok(exit);
         }
-        let wake = shell.instant(shell.next_ms().min(end.next_ms()));
+        let wake = shell.instant(now_ms, shell.next_ms().min(end.next_ms()));
         if timer.deadline() != wake {
             timer.as_mut().reset(wake);
         }
         tokio::select! {
             biased;
-            () = &mut at_once, if end.exit_at_ms.is_none() => end.at_once(shell),
-            () = &mut gently, if !end.is_told() => end.gently(shell),
             report = shell.executor_reports() => shell.report(report),
             () = &mut timer => shell.tick(),
-            Some((topic, question)) = messages.next() => shell.handle(topic, question),
-            violation = &mut refused, if permitted => {
-                // as without a connection, running instances continue: a mistake in the server's configuration must not
-                // end the work of every cell
-                permitted = false;
-                if shell.is_empty() {
-                    return Err(violation);
+            Some(happened) = happenings.next() => match happened {
+                Happened::Message(topic, question) => shell.handle(topic, question),
+                Happened::EndAtOnce => {
+                    if end.exit_at_ms.is_none() {
+                        end.at_once(shell);
+                    }
                 }
-            }
-            Some(connected) = connections.next() => {
-                if connected {
-                    shell.reconnected();
+                Happened::EndGently => {
+                    if !end.is_told() {
+                        end.gently(shell);
+                    }
                 }
-            }
+                // as without a connection, running instances continue: a mistake in the server's configuration must
+                // not end the work of every cell
+                Happened::Refused(violation) => {
+                    if shell.is_empty() {
+                        return Err(violation);
+                    }
+                }
+                Happened::Connected(true) => shell.reconnected(),
+                Happened::Connected(false) => {}
+            },
         }
         shell.settle();
     }

@@ -137,9 +137,9 @@ impl Shell {
         self.clock.now_ms()
     }
 
-    pub(crate) fn instant(&self, at_ms: u64) -> tokio::time::Instant {
+    pub(crate) fn instant(&self, now_ms: u64, at_ms: u64) -> tokio::time::Instant {
         // timers cannot be arbitrarily far in the future
-        self.clock.instant(at_ms.min(self.now_ms() + 3_600_000))
+        self.clock.instant(at_ms.min(now_ms + 3_600_000))
     }
 
     /// Returns when [`Shell::tick`] must be called next.

@@ -5,7 +5,11 @@ use std::collections::HashMap;
 
 use async_nats::service::{Service, ServiceExt};
 use futures_util::{StreamExt, stream::BoxStream, stream::SelectAll};
-use shared::{Subjects, nats::BusError, permissions::Role};
+use shared::{
+    Subjects,
+    nats::{BusError, PermissionViolation},
+    permissions::Role,
+};
 
 use crate::{
     config::RepConfig,
@@ -32,8 +36,23 @@ pub(crate) enum Topic {
     NamesakeState,
 }
 
-/// Every message for this cell.
-pub(crate) type Messages = SelectAll<BoxStream<'static, (Topic, Question)>>;
+/// What the main loop reacts to, besides its timer and the reports of its executor.
+#[derive(Debug)]
+pub(crate) enum Happened {
+    /// A message for this cell has arrived.
+    Message(Topic, Question),
+    /// The rep was told to end at once.
+    EndAtOnce,
+    /// The rep was told to end gently.
+    EndGently,
+    /// The server has refused something that the rep cannot do without.
+    Refused(PermissionViolation),
+    /// The connection was lost or is there again.
+    Connected(bool),
+}
+
+/// All that happens, as one stream: for a message, it polls only the subscription that has one.
+pub(crate) type Happenings = SelectAll<BoxStream<'static, Happened>>;
 
 /// Requests to one cell.
 const ENDPOINTS: [(&str, Topic); 8] = [
@@ -54,7 +73,7 @@ pub(crate) async fn listen(
     subjects: &Subjects,
     counters: std::sync::Arc<Counters>,
     inbox: &str,
-) -> Result<(Messages, Option<Service>), BusError> {
+) -> Result<(Happenings, Option<Service>), BusError> {
     let mut all = SelectAll::new();
     for (subject, topic) in [
         (subjects.discover(), Topic::Discover),
@@ -87,9 +106,9 @@ pub(crate) async fn listen(
     Ok((all, service))
 }
 
-fn plain(messages: async_nats::Subscriber, topic: Topic) -> BoxStream<'static, (Topic, Question)> {
+fn plain(messages: async_nats::Subscriber, topic: Topic) -> BoxStream<'static, Happened> {
     messages
-        .map(move |message| (topic, Question::Plain(Box::new(message))))
+        .map(move |message| Happened::Message(topic, Question::Plain(Box::new(message))))
         .boxed()
 }
 
@@ -98,7 +117,7 @@ async fn serve(
     client: &async_nats::Client,
     subjects: &Subjects,
     counters: std::sync::Arc<Counters>,
-    all: &mut Messages,
+    all: &mut Happenings,
 ) -> Result<Service, BusError> {
     let refused = |e: async_nats::Error| BusError::Refused(e.to_string());
     let about = [("cell", &config.cell), ("zone", &config.zone)];
@@ -122,7 +141,8 @@ async fn serve(
             .add(subjects.cell(&config.cell, what))
             .await
             .map_err(refused)?;
-        let question = endpoint.map(move |request| (topic, Question::Endpoint(Box::new(request))));
+        let asked = |request| Question::Endpoint(Box::new(request));
+        let question = endpoint.map(move |request| Happened::Message(topic, asked(request)));
         all.push(question.boxed());
     }
     Ok(service)

@@ -14,9 +14,7 @@ impl Feed {
     /// for a task, and if the cell is not known.
     pub fn debit(&mut self, cell: &str, debit: Debit) -> Option<u32> {
         let known = self.cells.get_mut(cell)?;
-        let count = self
-            .pool
-            .debit(cell, &debit.job, debit.devices.as_deref());
+        let count = self.pool.debit(cell, &debit.job, debit.devices.as_deref());
         known.debits.push(debit);
         count.map(|count| count - 1)
     }
