@@ -42,9 +42,9 @@ fn a_change_is_as_good_as_a_whole_report() {
     let mut debits: Vec<Job> = Vec::new();
     for _ in 0..2_000 {
         let mut request = Request::new(format!("app-{}", random.draw() % 4), 10, 1);
-        request.owner = (random.draw() % 2 == 0).then(|| "acme".to_owned());
+        request.owner = random.draw().is_multiple_of(2).then(|| "acme".to_owned());
         request.tags = [("env".to_owned(), format!("{}", random.draw() % 2))].into();
-        if random.draw() % 4 == 0 {
+        if random.draw().is_multiple_of(4) {
             request.kind = Kind::Task;
         }
         let job = Job {
@@ -55,14 +55,18 @@ fn a_change_is_as_good_as_a_whole_report() {
             pool.debit("c", &job, None);
         }
         debits.push(job);
-        if random.draw() % 3 > 0 {
+        if !random.draw().is_multiple_of(3) {
             continue;
         }
         // some of the debits have arrived, one of them may have ended again, and others have started and ended
-        let (shown, hidden): (Vec<Job>, Vec<Job>) =
-            debits.drain(..).partition(|_| random.draw() % 2 == 0);
+        let (shown, hidden): (Vec<Job>, Vec<Job>) = debits
+            .drain(..)
+            .partition(|_| random.draw().is_multiple_of(2));
         let before = reported.clone();
-        for job in shown.iter().skip(usize::from(random.draw() % 2 == 0)) {
+        for job in shown
+            .iter()
+            .skip(usize::from(random.draw().is_multiple_of(2)))
+        {
             reported.debit(&job.request, None);
         }
         let other = Request::new(format!("app-{}", random.draw() % 4), 10, 1);
