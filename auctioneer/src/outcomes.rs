@@ -236,40 +236,25 @@ impl Outcomes {
     /// stands, otherwise the first, until there is a better one or it is `settled`. With two claims it is not certain
     /// which copies run.
     pub(crate) fn ended(&mut self, now_ms: u64, id: &RequestId, new: Ended, settled: bool) -> bool {
-        let misses = self.misses;
-        let Some(old) = self.known.get_mut(id) else {
-            let known = Known {
-                body: Some(new.body),
-                unsure: new.unsure,
-                contested: new.contested,
-                announced: new.announced,
-                claim: new.claim,
-                own: new.own,
-                misses,
-            };
+        let first = if let Some(old) = self.known.get_mut(id) {
+            old.contested |= old.claim.is_some() && new.claim.is_some() && old.claim != new.claim;
+            let lower = new.claim.is_some() && old.claim.is_none_or(|old| new.claim < Some(old));
+            // every auctioneer applies the rule of the lower claim, whichever outcome it heard first
+            let better = old.unsure || (new.announced && !old.announced);
+            if !(settled || old.body.is_none() || better || lower) {
+                return false;
+            }
+            self.bytes -= old.bytes();
+            let first = old.body.is_none();
+            old.replace(new, self.misses);
+            self.bytes += old.bytes();
+            first
+        } else {
+            let known = Known::new(new, self.misses);
             self.bytes += known.bytes();
             self.known.insert(id.clone(), known);
-            self.ended.push_back((now_ms, id.clone()));
-            self.prune(now_ms);
-            return true;
+            true
         };
-        old.contested |= old.claim.is_some() && new.claim.is_some() && old.claim != new.claim;
-        let lower = new.claim.is_some() && old.claim.is_none_or(|old| new.claim < Some(old));
-        // every auctioneer applies the rule of the lower claim, whichever outcome it heard first
-        let better = old.unsure || (new.announced && !old.announced);
-        if !(settled || old.body.is_none() || better || lower) {
-            return false;
-        }
-        self.bytes -= old.bytes();
-        let first = old.body.replace(new.body).is_none();
-        old.unsure = new.unsure;
-        old.contested |= new.contested;
-        old.announced |= new.announced;
-        // an answer found on the cells carries no claim: later announcements must still show that there are two
-        old.claim = new.claim.or(old.claim);
-        old.own = new.own.or_else(|| old.own.take());
-        old.misses = misses;
-        self.bytes += old.bytes();
         // only one entry per id in the queue: a second one would forget a newer outcome too soon
         if first {
             self.ended.push_back((now_ms, id.clone()));
@@ -310,6 +295,31 @@ impl Outcomes {
 }
 
 impl Known {
+    fn new(outcome: Ended, misses: u64) -> Self {
+        Self {
+            body: Some(outcome.body),
+            unsure: outcome.unsure,
+            contested: outcome.contested,
+            announced: outcome.announced,
+            claim: outcome.claim,
+            own: outcome.own,
+            misses,
+        }
+    }
+
+    /// Takes over a later outcome, and keeps what that does not say.
+    fn replace(&mut self, outcome: Ended, misses: u64) {
+        let new = Self::new(outcome, misses);
+        *self = Self {
+            contested: self.contested || new.contested,
+            announced: self.announced || new.announced,
+            // an answer found on the cells carries no claim: later announcements must still show that there are two
+            claim: new.claim.or(self.claim),
+            own: new.own.or_else(|| self.own.take()),
+            ..new
+        };
+    }
+
     /// Returns whether a repeat can be answered with this outcome, provided that no message was missed.
     fn is_certain(&self) -> bool {
         self.announced && !self.unsure && !self.contested

@@ -40,7 +40,7 @@ pub(crate) struct Line {
 impl Lines {
     pub(crate) fn add(&mut self, line: Line) {
         if self.indices.is_empty() {
-            // most events are about one instance: room for four, which is what vectors begin with, shows at this rate
+            // most events are about one instance, and a new vector takes room for four
             self.indices.reserve_exact(1);
             self.listed.reserve_exact(1);
             self.requests.reserve_exact(1);

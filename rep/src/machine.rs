@@ -207,7 +207,7 @@ impl CellMachine {
     }
 
     /// Returns what must be carried out before the cell's instances are listed in a heartbeat: the events collected so
-    /// far. Whoever reads both could otherwise miss an instance before it knows how that ended.
+    /// far. Otherwise a list could lack an instance before the event says how it ended.
     pub fn before_heartbeat(&mut self, now_ms: u64) -> Vec<CellOutput> {
         self.carry_over_actions(now_ms);
         self.publish_events();

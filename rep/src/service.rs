@@ -26,7 +26,7 @@ use crate::{
     operators::Operators,
     outbox::{Counters, Outbox},
     shell::Shell,
-    subscriptions::{Happened, Happenings, listen},
+    subscriptions::{Input, Inputs, listen},
     supervisor::hide_from_own_user,
 };
 
@@ -92,7 +92,7 @@ pub async fn run(
     let permissions = Role::Cell.permissions(&subjects, &config.cell);
     let inbox = new_inbox(&bus.client);
     let client = &bus.client;
-    let (mut happenings, service) =
+    let (mut inputs, service) =
         listen(&config, client, &subjects, Arc::clone(&counters), &inbox).await?;
     // the server must know the subscriptions before the first advertisement
     let _ = timeout(shared::nats::PUBLISH_TIMEOUT, bus.client.flush()).await;
@@ -109,8 +109,8 @@ pub async fn run(
             "accepting work"
         }
     );
-    add_others(&mut happenings, bus, permissions, ending);
-    let ended = live(&mut shell, happenings).await;
+    add_others(&mut inputs, bus, permissions, ending);
+    let ended = live(&mut shell, inputs).await;
     if let Some(service) = service {
         let _ = service.stop().await;
     }
@@ -218,40 +218,37 @@ impl End {
     }
 }
 
-/// Adds what happens besides messages.
-fn add_others(all: &mut Happenings, bus: Bus, permissions: Permissions, told: Ending) {
+/// Adds the inputs that are not messages.
+fn add_others(all: &mut Inputs, bus: Bus, permissions: Permissions, told: Ending) {
     let Ending { now, gently } = told;
     let at_once = async move {
         now.cancelled().await;
-        Happened::EndAtOnce
+        Input::EndAtOnce
     };
     let gently = async move {
         gently.cancelled().await;
-        Happened::EndGently
+        Input::EndGently
     };
     let violations = bus.violations;
     let refused = async move {
         let needed = |violation: &PermissionViolation| permissions.needs(violation);
-        Happened::Refused(violations.first(needed).await)
+        Input::NotPermitted(violations.first(needed).await)
     };
     all.extend([
         stream::once(at_once).boxed(),
         stream::once(gently).boxed(),
         stream::once(refused).boxed(),
-        connections(bus.connected).map(Happened::Connected).boxed(),
+        connections(bus.connected).map(Input::Connected).boxed(),
     ]);
 }
 
 /// The main loop: handles each event as it arrives, without blocking.
-async fn live(
-    shell: &mut Shell,
-    mut happenings: Happenings,
-) -> Result<RepExit, PermissionViolation> {
+async fn live(shell: &mut Shell, mut inputs: Inputs) -> Result<RepExit, PermissionViolation> {
+    // reset before it is awaited
     let mut timer = pin!(sleep_until(shell.instant(0, 0)));
     let mut end = End::default();
     shell.settle();
     loop {
-        // read once: a cell answers so many questions that reading the clock shows
         let now_ms = shell.now_ms();
         if let Some(exit) = end.advance(shell, now_ms) {
             return Ok(exit);
@@ -264,27 +261,27 @@ async fn live(
             biased;
             report = shell.executor_reports() => shell.report(report),
             () = &mut timer => shell.tick(),
-            Some(happened) = happenings.next() => match happened {
-                Happened::Message(topic, question) => shell.handle(topic, question),
-                Happened::EndAtOnce => {
+            Some(input) = inputs.next() => match input {
+                Input::Message(topic, question) => shell.handle(topic, question),
+                Input::EndAtOnce => {
                     if end.exit_at_ms.is_none() {
                         end.at_once(shell);
                     }
                 }
-                Happened::EndGently => {
+                Input::EndGently => {
                     if !end.is_told() {
                         end.gently(shell);
                     }
                 }
                 // as without a connection, running instances continue: a mistake in the server's configuration must
                 // not end the work of every cell
-                Happened::Refused(violation) => {
+                Input::NotPermitted(violation) => {
                     if shell.is_empty() {
                         return Err(violation);
                     }
                 }
-                Happened::Connected(true) => shell.reconnected(),
-                Happened::Connected(false) => {}
+                Input::Connected(true) => shell.reconnected(),
+                Input::Connected(false) => {}
             },
         }
         shell.settle();

@@ -36,23 +36,23 @@ pub(crate) enum Topic {
     NamesakeState,
 }
 
-/// What the main loop reacts to, besides its timer and the reports of its executor.
+/// What the main loop handles, besides its timer and the reports of the executor.
 #[derive(Debug)]
-pub(crate) enum Happened {
+pub(crate) enum Input {
     /// A message for this cell has arrived.
     Message(Topic, Question),
     /// The rep was told to end at once.
     EndAtOnce,
     /// The rep was told to end gently.
     EndGently,
-    /// The server has refused something that the rep cannot do without.
-    Refused(PermissionViolation),
+    /// The server does not permit something that the rep cannot do without.
+    NotPermitted(PermissionViolation),
     /// The connection was lost or is there again.
     Connected(bool),
 }
 
-/// All that happens, as one stream: for a message, it polls only the subscription that has one.
-pub(crate) type Happenings = SelectAll<BoxStream<'static, Happened>>;
+/// All inputs as one stream, which polls only those that are ready: a cell answers thousands of questions a second.
+pub(crate) type Inputs = SelectAll<BoxStream<'static, Input>>;
 
 /// Requests to one cell.
 const ENDPOINTS: [(&str, Topic); 8] = [
@@ -73,7 +73,7 @@ pub(crate) async fn listen(
     subjects: &Subjects,
     counters: std::sync::Arc<Counters>,
     inbox: &str,
-) -> Result<(Happenings, Option<Service>), BusError> {
+) -> Result<(Inputs, Option<Service>), BusError> {
     let mut all = SelectAll::new();
     for (subject, topic) in [
         (subjects.discover(), Topic::Discover),
@@ -106,9 +106,9 @@ pub(crate) async fn listen(
     Ok((all, service))
 }
 
-fn plain(messages: async_nats::Subscriber, topic: Topic) -> BoxStream<'static, Happened> {
+fn plain(messages: async_nats::Subscriber, topic: Topic) -> BoxStream<'static, Input> {
     messages
-        .map(move |message| Happened::Message(topic, Question::Plain(Box::new(message))))
+        .map(move |message| Input::Message(topic, Question::Plain(Box::new(message))))
         .boxed()
 }
 
@@ -117,7 +117,7 @@ async fn serve(
     client: &async_nats::Client,
     subjects: &Subjects,
     counters: std::sync::Arc<Counters>,
-    all: &mut Happenings,
+    all: &mut Inputs,
 ) -> Result<Service, BusError> {
     let refused = |e: async_nats::Error| BusError::Refused(e.to_string());
     let about = [("cell", &config.cell), ("zone", &config.zone)];
@@ -142,7 +142,7 @@ async fn serve(
             .await
             .map_err(refused)?;
         let asked = |request| Question::Endpoint(Box::new(request));
-        let question = endpoint.map(move |request| Happened::Message(topic, asked(request)));
+        let question = endpoint.map(move |request| Input::Message(topic, asked(request)));
         all.push(question.boxed());
     }
     Ok(service)

@@ -78,8 +78,7 @@ pub(super) async fn run(
     }
     let inbox = new_inbox(&cluster.client);
     let answers = listen(&cluster.client, &inbox).await?;
-    let told = listen_to_cells(&config, &cluster.client, &subjects).await?;
-    let lists = listen_to_lists(&config, &cluster.client, &subjects).await?;
+    let heard = listen_to_cells(&config, &cluster.client, &subjects).await?;
     let (shown, asks) = Shown::new();
     let subject = subjects.facade_state(&config.name);
     let about = (Role::Facade, "facade: makes DEAs of cells");
@@ -115,14 +114,7 @@ pub(super) async fn run(
     // cells that were there before report at once
     let discover = shell.subjects.discover();
     shell.to_cluster.publish(discover, "");
-    let ended = live(
-        &mut shell,
-        permissions,
-        (told, lists, answers),
-        asks,
-        ending,
-    )
-    .await;
+    let ended = live(&mut shell, permissions, (heard, answers), asks, ending).await;
     let now_ms = shell.now_ms();
     let last = shell.cells.shut_down(now_ms);
     let _ = timeout(LAST, shell.carry_out(last)).await;
@@ -137,41 +129,36 @@ async fn listen(client: &Client, subject: &str) -> Result<Subscriber, BusError> 
     messages.map_err(BusError::subscribe)
 }
 
+/// What cells publish.
+struct OfCells {
+    lists: SelectAll<Subscriber>,
+    /// Everything but lists.
+    others: SelectAll<Subscriber>,
+}
+
 async fn listen_to_cells(
     config: &DeaOutConfig,
     client: &Client,
     subjects: &Subjects,
-) -> Result<SelectAll<Subscriber>, BusError> {
-    let mut told = SelectAll::new();
-    for cell in &config.cells {
-        for what in ["advert", "result"] {
-            told.push(listen(client, &subjects.cell(cell, what)).await?);
-        }
-        for kind in kind::OF_CELLS {
-            told.push(listen(client, &subjects.event(kind, "*", cell)).await?);
-        }
-    }
-    Ok(told)
-}
-
-/// Listens to what cells list in their heartbeats.
-async fn listen_to_lists(
-    config: &DeaOutConfig,
-    client: &Client,
-    subjects: &Subjects,
-) -> Result<SelectAll<Subscriber>, BusError> {
-    let mut lists = SelectAll::new();
+) -> Result<OfCells, BusError> {
+    let (mut lists, mut others) = (SelectAll::new(), SelectAll::new());
     for cell in &config.cells {
         lists.push(listen(client, &subjects.cell(cell, "heartbeat")).await?);
+        for what in ["advert", "result"] {
+            others.push(listen(client, &subjects.cell(cell, what)).await?);
+        }
+        for kind in kind::OF_CELLS {
+            others.push(listen(client, &subjects.event(kind, "*", cell)).await?);
+        }
     }
-    Ok(lists)
+    Ok(OfCells { lists, others })
 }
 
 /// The main loop: handles each event as it arrives.
 async fn live(
     shell: &mut Shell,
     permissions: Permissions,
-    (mut told, mut lists, mut answers): (SelectAll<Subscriber>, SelectAll<Subscriber>, Subscriber),
+    (mut heard, mut answers): (OfCells, Subscriber),
     mut asks: Asks,
     ending: CancellationToken,
 ) -> Result<(), DeaOutError> {
@@ -198,11 +185,11 @@ async fn live(
                 let _ = done.send(());
             }
             Some(message) = answers.next() => shell.answered(&message).await,
-            Some(message) = told.next() => shell.told(&message).await,
-            Some(list) = lists.next() => {
+            Some(message) = heard.others.next() => shell.told(&message).await,
+            Some(list) = heard.lists.next() => {
                 // subscriptions keep no order among each other: what the cell published before its list comes first,
                 // so that an instance whose end was announced is not taken for a lost one
-                while let Some(Some(earlier)) = unconstrained(told.next()).now_or_never() {
+                while let Some(Some(earlier)) = unconstrained(heard.others.next()).now_or_never() {
                     shell.told(&earlier).await;
                 }
                 shell.told(&list).await;

@@ -1,6 +1,6 @@
 //! What a cell says of itself where only amounts and counts have changed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 use serde::Serialize;
 
@@ -77,10 +77,7 @@ pub type Debited<'d> = (&'d Request, Option<&'d DeviceShares>);
 impl Cell {
     /// Takes over a change since a version that this one includes.
     pub fn apply(&mut self, change: &CellChange) {
-        self.apply_but_apps(change);
-        for (app, count) in &change.apps {
-            set(&mut self.counts.apps, app, *count);
-        }
+        self.take_over(change, iter::empty(), iter::empty(), |_, _| {});
     }
 
     fn apply_but_apps(&mut self, change: &CellChange) {
