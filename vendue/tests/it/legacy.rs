@@ -64,19 +64,18 @@ impl Deas {
     }
 
     /// Runs a command until it has heard this many DEAs, which takes longer on a slow machine.
-    async fn json(&self, code: i32, args: &[&str], deas: usize) -> Value {
+    async fn json(&self, code: i32, args: &[&str], deas: u64) -> Value {
         let args = [args, &["--for", "1s", "--output", "json"]].concat();
         until("every DEA to be heard", || {
             let said = self.run(&args);
-            said.expect(code, &[]);
-            let document = said.json();
+            let document: Value = serde_json::from_str(&said.out).unwrap_or_default();
             let heard = match &document["deas"] {
-                Value::Array(rows) => rows.len(),
-                number => usize::try_from(number.as_u64().unwrap()).unwrap(),
+                Value::Array(rows) => rows.len() as u64,
+                number => number.as_u64().unwrap_or_default(),
             };
-            (heard == deas)
+            (said.code == Some(code) && heard == deas)
                 .then_some(document)
-                .ok_or(format!("{heard} DEAs"))
+                .ok_or(format!("{heard} DEAs: {said:?}"))
         })
         .await
     }

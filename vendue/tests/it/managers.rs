@@ -84,6 +84,12 @@ async fn of_two_the_other_goes_on_when_the_one_that_acts_is_killed() {
         .await;
     };
     acting("first").await;
+    // which may be before the cells are there
+    until("the cells", || {
+        let said = at(&["health"]);
+        (said.code == Some(0)).then_some(()).ok_or(said.err)
+    })
+    .await;
     let file = data.path().join("web.json");
     let definition = r#"{"app":"web","instances":2,"memory_mb":16,"disk_mb":16,"run":{"command":["sleep","1000"]}}"#;
     std::fs::write(&file, definition).unwrap();

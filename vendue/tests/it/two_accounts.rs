@@ -27,7 +27,9 @@ impl User {
     async fn runs(&self, count: usize) -> Vec<Value> {
         until("the instances to run", || {
             let said = self.run("ps web --output json");
-            let instances = said.json()["instances"].as_array().cloned();
+            // there is no document until a cell answers
+            let told: Value = serde_json::from_str(&said.out).unwrap_or_default();
+            let instances = told["instances"].as_array().cloned();
             let instances = instances.unwrap_or_default().into_iter();
             let running: Vec<Value> = instances
                 .filter(|i| i["state"] == "running")
