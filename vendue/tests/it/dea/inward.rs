@@ -38,7 +38,7 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
             ("cflinuxfs2", 256)
         );
     }
-    let before = cluster.instances("orders", "running");
+    let before = cluster.instances("orders", "running").unwrap();
     let zones: Vec<&str> = before.iter().map(|(_, cell, _)| cell.as_str()).collect();
     assert!(
         zones.iter().all(|cell| cell.starts_with("dea-")),
@@ -57,7 +57,7 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
     drop(bridge);
     let mut bridge = cluster.bridge(&estate.server.url());
     until("the new bridge to know what runs", || {
-        let now = cluster.instances("orders", "running");
+        let now = cluster.instances("orders", "running")?;
         (now == before)
             .then_some(())
             .ok_or(format!("{now:?} {before:?}"))
@@ -67,7 +67,7 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
     let (on, _) = estate.running().remove(0);
     estate.crash(&on);
     until("the crash to be told", || {
-        let crashed = cluster.instances("orders", "crashed");
+        let crashed = cluster.instances("orders", "crashed")?;
         (crashed.len() == 1)
             .then_some(())
             .ok_or(format!("{crashed:?}"))
@@ -75,7 +75,7 @@ async fn droplets_are_placed_on_deas_found_again_and_stopped() {
     .await;
     cluster.run(&["stop", "orders"]).expect(0, &[]);
     until("everything to be stopped", || {
-        let left = cluster.instances("orders", "running").len() + estate.count();
+        let left = cluster.instances("orders", "running")?.len() + estate.count();
         (left == 0).then_some(()).ok_or(left.to_string())
     })
     .await;
@@ -105,7 +105,7 @@ async fn a_dea_without_room_is_not_promised_twice_and_one_that_leaves_gets_nothi
         (count == 8).then_some(()).ok_or(count.to_string())
     })
     .await;
-    assert_eq!(cluster.instances("orders", "running").len(), 4);
+    assert_eq!(cluster.instances("orders", "running").unwrap().len(), 4);
     cluster.run(&["stop", "orders"]).expect(0, &[]);
     until("room", || {
         let count = estate.count();

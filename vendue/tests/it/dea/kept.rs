@@ -62,7 +62,7 @@ impl Kept {
     /// Waits until the app runs on these cells and nowhere else; it must run somewhere at every moment.
     async fn until_on(&self, cells: &[&str]) {
         until(&format!("the app on {cells:?}"), || {
-            let known = self.cluster.instances("orders", "running");
+            let known = self.cluster.instances("orders", "running")?;
             assert!(!known.is_empty(), "nothing runs");
             let mut on: Vec<&str> = known.iter().map(|(_, cell, _)| cell.as_str()).collect();
             on.sort_unstable();
@@ -77,7 +77,7 @@ impl Kept {
         until("one instance of each index", || {
             let running = self.estate.running();
             assert!(running.len() >= at_least, "{running:?}");
-            let known = self.cluster.instances("orders", "running");
+            let known = self.cluster.instances("orders", "running")?;
             let known: Vec<u64> = known.into_iter().map(|(index, ..)| index).collect();
             let indices: BTreeSet<u32> = running.iter().map(|(_, start)| start.index).collect();
             (running.len() == 3 && indices.len() == 3 && known == [0, 1, 2])
@@ -197,7 +197,7 @@ async fn an_app_is_rolled_out_and_moved_across_deas_and_cells() {
     until("the app on both again", || {
         let said = cluster.run(&["rebalance", "--apply"]);
         said.expect(0, &[]);
-        let known = cluster.instances("orders", "running");
+        let known = cluster.instances("orders", "running")?;
         assert!(!known.is_empty(), "nothing runs");
         let on: BTreeSet<&str> = known.iter().map(|(_, cell, _)| cell.as_str()).collect();
         (known.len() == 2 && on == BTreeSet::from(["c1", "dea-0"]))
@@ -294,7 +294,7 @@ async fn walk(way: Way) {
         until("the app to run on the cell alone", || {
             // read before the side to which it moves: it runs on one of them at every moment
             let on_dea = estate.count();
-            let on_cell = cluster.instances("orders", "running");
+            let on_cell = cluster.instances("orders", "running")?;
             let there = on_cell.iter().any(|(_, cell, _)| cell == "c1");
             assert!(there || on_dea == 1, "nothing runs: {on_cell:?}");
             (there && on_dea == 0)
@@ -311,6 +311,6 @@ async fn walk(way: Way) {
     }
     cluster.run(&["app", "wait", "orders"]).expect(0, &[]);
     kept.bridge.end();
-    let left = kept.cluster.instances("orders", "running");
+    let left = kept.cluster.instances("orders", "running").unwrap();
     assert_eq!((left.len(), left[0].1.as_str()), (1, "c1"));
 }

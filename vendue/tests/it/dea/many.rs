@@ -209,8 +209,9 @@ async fn nothing_is_dropped_but(server: &NatsServer, malformed: usize) {
 }
 
 /// Returns the instances of both apps that the cluster knows.
-fn known(cluster: &Cluster) -> [Vec<(u64, String, String)>; 2] {
-    ["orders", "older"].map(|app| cluster.instances(app, "running"))
+fn known(cluster: &Cluster) -> Result<[Vec<(u64, String, String)>; 2], String> {
+    let of = |app| cluster.instances(app, "running");
+    Ok([of("orders")?, of("older")?])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -265,13 +266,13 @@ async fn hundreds_of_deas_in_two_zones_get_droplets_of_both_stacks() {
     assert_eq!(found["cells"][0]["cell"]["cell"], "dea-0", "{found}");
     nothing_is_dropped_but(&server, malformed).await;
     // killed and started again, it knows all of it, under the same names
-    let before = known(&cluster);
+    let before = known(&cluster).unwrap();
     assert_eq!(before.each_ref().map(Vec::len), [60, 30]);
     kill_process(bridge.pid(), Signal::KILL).unwrap();
     drop(bridge);
     let _bridge: Role = cluster.role(&args);
     until("the new bridge to know what runs", || {
-        let now = known(&cluster);
+        let now = known(&cluster)?;
         (now == before).then_some(()).ok_or(format!("{now:?}"))
     })
     .await;
@@ -322,6 +323,6 @@ async fn a_cluster_and_a_cloud_controller_that_choose_the_same_memory_do_not_bot
     let (ours, theirs) = (count("orders"), count("theirs"));
     assert!(ours + theirs <= 16 && ours + theirs > 12, "{ours} {theirs}");
     assert_eq!(code, Some(if ours == 12 { 0 } else { 3 }));
-    let known = cluster.instances("orders", "running");
+    let known = cluster.instances("orders", "running").unwrap();
     assert_eq!(known.len(), ours, "{known:?}");
 }

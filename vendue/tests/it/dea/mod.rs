@@ -84,9 +84,14 @@ impl Cluster {
         .await;
     }
 
-    /// Returns the instances of an app in a state: index, cell and id.
-    fn instances(&self, app: &str, state: &str) -> Vec<(u64, String, String)> {
-        let answer = self.json(&["ps", app, "--all"]);
+    /// Returns the instances of an app in a state: index, cell and id. It is an error if no cell answers, as may be
+    /// until a bridge that started again has heard the first DEA.
+    fn instances(&self, app: &str, state: &str) -> Result<Vec<(u64, String, String)>, String> {
+        let said = self.run(&["ps", app, "--all", "--output", "json"]);
+        if said.code != Some(0) {
+            return Err(format!("{said:?}"));
+        }
+        let answer = said.json();
         let all = answer["instances"].as_array().unwrap();
         let of_state = all.iter().filter(|instance| instance["state"] == state);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -100,7 +105,7 @@ impl Cluster {
             })
             .collect();
         found.sort();
-        found
+        Ok(found)
     }
 }
 

@@ -257,10 +257,10 @@ async fn a_cell_that_is_drained_is_a_dea_that_evacuates() {
     .await;
     said.wait("dea.heartbeat", in_state("EVACUATING")).await;
     // it runs until the Cloud Controller has it elsewhere
-    assert_eq!(cluster.instances("orders", "running").len(), 1);
+    assert_eq!(cluster.instances("orders", "running").unwrap().len(), 1);
     send("dea.stop".into(), json!({"droplet": "orders"}).to_string()).await;
     until("the instance to be stopped", || {
-        let left = cluster.instances("orders", "running");
+        let left = cluster.instances("orders", "running")?;
         left.is_empty().then_some(()).ok_or(format!("{left:?}"))
     })
     .await;

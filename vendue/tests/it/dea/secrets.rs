@@ -133,7 +133,7 @@ impl Programs {
             self.run(0, &["explain", &app, "--output", "json"]);
         }
         until("what cannot be fetched to crash", || {
-            let crashed = self.cluster.instances("broken", "crashed");
+            let crashed = self.cluster.instances("broken", "crashed")?;
             let said = || format!("{:?}", self.cluster.run(&["ps", "--all"]));
             (!crashed.is_empty()).then_some(()).ok_or_else(said)
         })
