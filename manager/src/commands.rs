@@ -115,11 +115,10 @@ pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: Wri
     if let WriteResult::Written(_) = result
         && let Some((answer, history)) = done
     {
-        if let AppCommand::Restore { uid, .. } = pending.command
-            && parts.bucket.gone.has(uid, &pending.app)
-        {
-            // its instances are wanted again
-            parts.write(Purpose::Other, StoredKey::Gone(uid), None, None);
+        let is_wanted = !matches!(pending.command, AppCommand::Delete);
+        if is_wanted && parts.bucket.gone.has(answer.uid, &pending.app) {
+            // an older copy of the bucket, or an import, has brought it back, and somebody wants it
+            parts.write(Purpose::Other, StoredKey::Gone(answer.uid), None, None);
         }
         if let Some((uid, version, value)) = history {
             let oldest = version.checked_sub(HISTORY).filter(|version| *version > 0);

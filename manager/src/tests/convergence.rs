@@ -294,6 +294,29 @@ fn an_app_that_is_restored_was_not_deleted() {
     assert!(w.values.contains_key("app.A") && !w.values.contains_key(&gone));
 }
 
+#[test]
+fn an_app_that_an_older_copy_of_the_bucket_brought_back_is_no_longer_deleted_once_it_is_changed() {
+    for (command, is_kept) in [
+        (AppCommand::Scale(3), false),
+        (AppCommand::Scale(1), false),
+        (AppCommand::Delete, true),
+    ] {
+        let mut w = three();
+        w.obey = true;
+        let uid = w.manager.status("A").unwrap().uid;
+        // the copy is from before the deletion, which was noted in it by a manager that did not know of it yet
+        let record = crate::GoneRecord {
+            format: crate::FORMAT,
+            app: "A".into(),
+        };
+        let gone = format!("gone.{uid}");
+        w.store(&gone, Some(shared::wire::to_bytes(&record)));
+        let what = format!("{command:?}");
+        w.command(command);
+        assert_eq!(w.values.contains_key(&gone), is_kept, "{what}");
+    }
+}
+
 /// Returns a world in which app A was deleted while c2 was silent, and buried by another manager that has never heard
 /// of c2.
 fn deleted_while_silent() -> (World, InstanceId) {
