@@ -152,8 +152,9 @@ pub(crate) async fn wait(global: &Global, args: &WaitArgs) -> anyhow::Result<Exi
             }
             Err(e) => format!("{e:#}"),
         };
-        // short waits say nothing; longer ones report changes
-        if said != now && began.elapsed() > Duration::from_secs(2) {
+        // short waits say nothing; longer ones report changes. That no cell is there may be a wrong prefix
+        let is_quiet = began.elapsed() < Duration::from_secs(2);
+        if said != now && (!is_quiet || failed_with(&seen, failure_code::UNREACHABLE)) {
             note(format_args!("… {}: {now}", args.app));
             said = now;
         }
@@ -179,18 +180,19 @@ async fn look(cluster: &Cluster, args: &WaitArgs) -> Seen {
     instances::held_and_queued(cluster, Some(&args.app)).await
 }
 
-/// Looks for the first time. If the server says that there are no cells, waiting is useless; if nobody answered, it is
-/// not.
+/// Looks for the first time. That nobody answers yet is no reason to give up.
 async fn first_look(cluster: &Cluster, args: &WaitArgs) -> anyhow::Result<Seen> {
     let seen = look(cluster, args).await;
-    let no_answer = |e: &anyhow::Error| {
-        let failure = e.downcast_ref::<Failure>();
-        failure.is_some_and(|failure| failure.code == failure_code::NO_ANSWER)
-    };
-    match seen {
-        Err(e) if !no_answer(&e) && cluster.check_connected().is_ok() => Err(e),
-        seen => Ok(seen),
-    }
+    let may_pass = failed_with(&seen, failure_code::NO_ANSWER)
+        || failed_with(&seen, failure_code::UNREACHABLE)
+        || cluster.check_connected().is_err();
+    if may_pass { Ok(seen) } else { seen.map(Ok) }
+}
+
+fn failed_with(seen: &Seen, code: &str) -> bool {
+    let error = seen.as_ref().err();
+    let failure = error.and_then(|error| error.downcast_ref::<Failure>());
+    failure.is_some_and(|failure| failure.code == code)
 }
 
 /// The state kept between looks.

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use futures_util::StreamExt;
@@ -11,7 +11,10 @@ use serde_json::json;
 use shared::{AnswerTo, Subjects};
 use testkit::{Link, NatsServer};
 
-use crate::common::{Up, run};
+use crate::{
+    common::{Up, run, until, vendue},
+    roles::Role,
+};
 
 /// A command that runs during a test.
 struct Running {
@@ -23,7 +26,12 @@ struct Running {
 impl Running {
     fn start(up: &Up, url: &str, args: &[&str]) -> Self {
         let mut command = up.command(args);
-        command.env("NATS_URL", url).stdin(Stdio::null());
+        command.env("NATS_URL", url);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        command.stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -163,6 +171,37 @@ async fn that_nobody_answers_does_not_mean_that_nothing_runs() {
         1,
         &["error: whether w is ready is not known after 0s: no cell answered within 2s"],
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_goes_on_until_there_is_a_cell() {
+    let server = NatsServer::start().await;
+    let url = server.url();
+    run(&["wait", "w", "--timeout", "0s", "--nats", &url]).expect(
+        1,
+        &["whether w is ready is not known after 0s: no cell answers on vendue.instances: no cell runs there, or --prefix"],
+    );
+    let mut wait = vendue();
+    wait.args(["wait", "w", "--nats", &url]);
+    let mut wait = Running::of(wait);
+    wait.notes("… w: no cell answers");
+    let role = |args: &[&str]| Role::start(vendue().args(args).env("NATS_URL", &url));
+    let _roles = [
+        role(&["auctioneer"]),
+        role(&["rep", "--cell", "c1", "--memory", "64", "--simulated"]),
+    ];
+    let start = [
+        "run", "w", "--memory", "1", "--disk", "1", "--nats", &url, "--", "true",
+    ];
+    until("the instance to be placed", || {
+        let said = run(&start);
+        (said.code == Some(0))
+            .then_some(())
+            .ok_or(format!("{said:?}"))
+    })
+    .await;
+    wait.says("w: 1 running");
+    assert_eq!(wait.child.wait().unwrap().code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
