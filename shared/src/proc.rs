@@ -54,6 +54,21 @@ impl Process {
     }
 }
 
+/// Returns whether this process ignores the signal with this number, from `/proc/self/status`.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored_in(&status, signal)
+}
+
+/// Reads the line `SigIgn`: a hexadecimal number with one bit for each signal, see proc_pid_status(5).
+fn ignored_in(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let bit = u32::try_from(signal - 1).ok();
+    let bit = bit.and_then(|bit| 1_u64.checked_shl(bit));
+    mask.zip(bit).is_some_and(|(mask, bit)| mask & bit != 0)
+}
+
 /// Returns all descendants of this process. Uses the kernel's lists of children if it keeps them, else looks at every
 /// process.
 pub fn descendants(root: u32) -> Vec<Process> {
@@ -170,6 +185,23 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn ignored_signals_are_bits_of_a_hexadecimal_number() {
+        for (line, signal, expected) in [
+            ("SigIgn:\t0000000000000001", 1, true),
+            ("SigIgn:\t0000000000001000", 13, true),
+            ("SigIgn:\t0000000000001000", 1, false),
+            ("SigIgn:\tffffffffffffffff", 64, true),
+            ("SigIgn:\tffffffffffffffff", 65, false),
+            ("SigIgn:\tffffffffffffffff", 0, false),
+            ("SigBlk:\t0000000000000001", 1, false),
+            ("SigIgn:", 1, false),
+        ] {
+            let status = format!("Name:\tvendue\n{line}\nSigCgt:\t00000001\n");
+            assert_eq!(ignored_in(&status, signal), expected, "{line:?} {signal}");
+        }
+    }
 
     #[test]
     fn a_name_with_parentheses_and_blanks_shifts_no_field() {

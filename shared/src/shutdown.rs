@@ -1,7 +1,9 @@
 //! Clean shutdown: tokens that every task watches.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 pub use tokio_util::sync::CancellationToken;
+
+use crate::proc;
 
 /// How a role is told to end.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +24,7 @@ impl From<CancellationToken> for Ending {
 }
 
 /// Returns a token that is cancelled by the first SIGINT, SIGTERM or SIGHUP (a closed terminal). A second SIGINT or
-/// SIGTERM ends the process at once.
+/// SIGTERM ends the process at once. A SIGHUP that is ignored, as under `nohup`, stays ignored.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let now = CancellationToken::new();
     watch(Ending {
@@ -42,12 +44,17 @@ pub fn gently_on_sigterm() -> std::io::Result<Ending> {
 fn watch(ending: Ending) -> std::io::Result<()> {
     let mut int = signal(SignalKind::interrupt())?;
     let mut term = signal(SignalKind::terminate())?;
-    let mut hup = signal(SignalKind::hangup())?;
+    let hangup = SignalKind::hangup();
+    // looked up first, because a signal that is listened for is not ignored any more
+    let mut hup = match proc::is_ignored(hangup.as_raw_value()) {
+        true => None,
+        false => Some(signal(hangup)?),
+    };
     tokio::spawn(async move {
         tokio::select! {
             _ = int.recv() => ending.now.cancel(),
             _ = term.recv() => ending.gently.cancel(),
-            _ = hup.recv() => ending.now.cancel(),
+            Some(_) = next(&mut hup) => ending.now.cancel(),
         }
         // not SIGHUP: the kernel and the shell both send it when a terminal is closed
         let number = tokio::select! {
@@ -60,4 +67,9 @@ fn watch(ending: Ending) -> std::io::Result<()> {
         std::process::exit(code);
     });
     Ok(())
+}
+
+/// Waits for the next signal; returns none at once if none is listened for.
+async fn next(signals: &mut Option<Signal>) -> Option<()> {
+    signals.as_mut()?.recv().await
 }

@@ -14,8 +14,12 @@ use crate::common::{Up, end, processes_with, run, until, vendue, vendue_at};
 
 /// Starts a cluster with instances; returns it with the mark of all its processes.
 async fn marked() -> (Up, String) {
+    marked_as(vendue()).await
+}
+
+/// Starts it with this program.
+async fn marked_as(mut command: Command) -> (Up, String) {
     let mark = uuid::Uuid::new_v4().to_string();
-    let mut command = vendue();
     command
         .args(["up", "--port", "0", "--grace", "2s"])
         .env("TEST_MARK", &mark);
@@ -62,10 +66,39 @@ async fn a_signal_ends_it_in_order() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let (mut up, mark) = marked().await;
         up.signal(signal);
+        if signal == Signal::HUP && shared::proc::is_ignored(signal.as_raw()) {
+            // the tests themselves were started with nohup
+            up.signal(Signal::TERM);
+        }
         let status = up.child.wait().unwrap();
         assert!(status.success(), "{signal:?}: {status}");
         all_gone(&mark).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_nohup_it_stays_when_the_terminal_is_closed() {
+    let program = vendue();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    shell.arg(program.get_program());
+    shell.current_dir(program.get_current_dir().unwrap());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let (mut up, mark) = marked_as(shell).await;
+    up.signal(Signal::HUP);
+    let more = ["run", "--app", "more", "--memory", "16", "--disk", "16"];
+    up.run(&[&more[..], &["--", "sleep", "1000"]].concat())
+        .expect(0, &[]);
+    up.run(&["wait", "more"]).expect(0, &["1 running"]);
+    up.run(&["wait", "stubborn"]).expect(0, &["4 running"]);
+    up.signal(Signal::TERM);
+    assert!(up.child.wait().unwrap().success());
+    all_gone(&mark).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
