@@ -46,15 +46,16 @@ fn watch(ending: Ending) -> std::io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let hangup = SignalKind::hangup();
     // looked up first, because a signal that is listened for is not ignored any more
-    let mut hup = match proc::is_ignored(hangup.as_raw_value()) {
-        true => None,
-        false => Some(signal(hangup)?),
+    let mut hup = if proc::is_ignored(hangup.as_raw_value()) {
+        None
+    } else {
+        Some(signal(hangup)?)
     };
     tokio::spawn(async move {
         tokio::select! {
             _ = int.recv() => ending.now.cancel(),
             _ = term.recv() => ending.gently.cancel(),
-            Some(_) = next(&mut hup) => ending.now.cancel(),
+            Some(()) = next(&mut hup) => ending.now.cancel(),
         }
         // not SIGHUP: the kernel and the shell both send it when a terminal is closed
         let number = tokio::select! {

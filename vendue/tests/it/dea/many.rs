@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use shared::clock::wall_ms;
 use testkit::{NatsServer, eventually};
 
-use super::{Cluster, droplet, estate::Estate};
+use super::{Cluster, Known, droplet, estate::Estate};
 use crate::{common::until, roles::Role};
 
 const STACKS: [&str; 2] = ["cflinuxfs2", "lucid64"];
@@ -209,7 +209,7 @@ async fn nothing_is_dropped_but(server: &NatsServer, malformed: usize) {
 }
 
 /// Returns the instances of both apps that the cluster knows.
-fn known(cluster: &Cluster) -> Result<[Vec<(u64, String, String)>; 2], String> {
+fn known(cluster: &Cluster) -> Result<[Vec<Known>; 2], String> {
     let of = |app| cluster.instances(app, "running");
     Ok([of("orders")?, of("older")?])
 }

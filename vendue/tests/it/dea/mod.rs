@@ -20,6 +20,9 @@ use crate::{
     roles::Role,
 };
 
+/// An instance that the cluster knows: its index, cell and id.
+type Known = (u64, String, String);
+
 /// A cluster, and the test's files.
 struct Cluster {
     url: String,
@@ -84,9 +87,9 @@ impl Cluster {
         .await;
     }
 
-    /// Returns the instances of an app in a state: index, cell and id. It is an error if no cell answers, as may be
+    /// Returns the instances of an app in a state. It is an error if no cell answers, as may be
     /// until a bridge that started again has heard the first DEA.
-    fn instances(&self, app: &str, state: &str) -> Result<Vec<(u64, String, String)>, String> {
+    fn instances(&self, app: &str, state: &str) -> Result<Vec<Known>, String> {
         let said = self.run(&["ps", app, "--all", "--output", "json"]);
         if said.code != Some(0) {
             return Err(format!("{said:?}"));
