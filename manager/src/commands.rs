@@ -117,7 +117,7 @@ pub(crate) fn stored(parts: &mut Parts, mut pending: PendingCommand, result: Wri
     {
         let is_wanted = !matches!(pending.command, AppCommand::Delete);
         if is_wanted && parts.bucket.gone.has(answer.uid, &pending.app) {
-            // an older copy of the bucket, or an import, has brought it back, and somebody wants it
+            // it was deleted, and an import or an older copy of the bucket has brought it back
             parts.write(Purpose::Other, StoredKey::Gone(answer.uid), None, None);
         }
         if let Some((uid, version, value)) = history {

@@ -28,7 +28,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Waits for queued instances, too. Exits with 0 when all instances run and all tasks have \
+    after_help = "Waits for queued instances, too, and for cells if there are none yet. Exits with 0 when all instances run and all tasks have \
                   exited with 0; with 3 when the app's last start placed nothing, when queued instances were \
                   not placed, or are still queued when the time is up; with 1 when an instance failed or the time is up. Looks only at the instances \
                   that count now: what was replaced or stopped is listed as earlier."
