@@ -181,6 +181,15 @@ impl Drop for Up {
     }
 }
 
+/// Waits until an auctioneer and a cell of the cluster at this address answer; `more` are further options.
+pub(crate) async fn until_healthy(url: &str, more: &[&str]) {
+    until("the cluster to be healthy", || {
+        let said = run(&[&["health", "--nats", url], more].concat());
+        (said.code == Some(0)).then_some(()).ok_or(said.err)
+    })
+    .await;
+}
+
 /// Returns the live processes with this text in their environment or command line; everything that a private cluster
 /// runs can be marked this way.
 pub(crate) fn processes_with(mark: &str) -> BTreeSet<u32> {

@@ -5,7 +5,7 @@ use std::fs;
 use testkit::NatsServer;
 
 use crate::{
-    common::{end, run, until, vendue},
+    common::{end, run, until, until_healthy, vendue},
     roles::Role,
 };
 
@@ -51,11 +51,7 @@ async fn with_gpus(url: &str) -> [Role; 2] {
     rep.args(["--devices", "gpu=2x1000:T4"]);
     rep.args(["--device-env", "CUDA_VISIBLE_DEVICES={gpu}"]);
     let roles = [Role::start(&mut auctioneer), Role::start(&mut rep)];
-    until("the cluster to be healthy", || {
-        let said = run(&["health", "--nats", url]);
-        (said.code == Some(0)).then_some(()).ok_or(said.err)
-    })
-    .await;
+    until_healthy(url, &[]).await;
     roles
 }
 

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use testkit::NatsServer;
 
 use crate::{
-    common::{Finished, PATIENCE, end, run, until, vendue},
+    common::{Finished, PATIENCE, end, run, until, until_healthy, vendue},
     roles::Role,
 };
 
@@ -85,11 +85,7 @@ async fn of_two_the_other_goes_on_when_the_one_that_acts_is_killed() {
     };
     acting("first").await;
     // which may be before the cells are there
-    until("the cells", || {
-        let said = at(&["health"]);
-        (said.code == Some(0)).then_some(()).ok_or(said.err)
-    })
-    .await;
+    until_healthy(&url, &[]).await;
     let file = data.path().join("web.json");
     let definition = r#"{"app":"web","instances":2,"memory_mb":16,"disk_mb":16,"run":{"command":["sleep","1000"]}}"#;
     std::fs::write(&file, definition).unwrap();

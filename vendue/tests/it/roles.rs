@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::NatsServer;
 
-use crate::common::{Finished, end, run, until, vendue};
+use crate::common::{Finished, end, run, until, until_healthy, vendue};
 
 pub(crate) struct Role(Child);
 
@@ -63,11 +63,7 @@ async fn apart_in_any_order_also_before_the_server() {
     run(&["health", "--nats", &url]).expect(1, &["cannot connect"]);
 
     server.restart().await;
-    until("the cluster to be healthy", || {
-        let said = run(&["health", "--nats", &url]);
-        (said.code == Some(0)).then_some(()).ok_or(said.err)
-    })
-    .await;
+    until_healthy(&url, &[]).await;
     let cells = run(&["cells", "--output", "json", "--nats", &url]).json();
     let cell = &cells["cells"][0]["cell"];
     assert_eq!(
@@ -109,11 +105,7 @@ async fn prefixes_set_clusters_apart() {
         role("two", &rep),
     ];
     for prefix in ["one", "two"] {
-        until("each cluster to be healthy", || {
-            let said = run(&["health", "--nats", &url, "--prefix", prefix]);
-            (said.code == Some(0)).then_some(()).ok_or(said.err)
-        })
-        .await;
+        until_healthy(&url, &["--prefix", prefix]).await;
     }
     let args = [
         "run", "--app", "a", "--memory", "1", "--disk", "1", "--prefix", "one", "--nats", &url,
@@ -247,11 +239,7 @@ async fn a_file_of_settings_says_how_a_role_connects() {
     let settings = "cell = \"c1\"\nmemory = 64\nsimulated = true\n";
     let mut rep = role("rep", settings);
     let (mut auctioneer, mut cell) = (Role::start(&mut auctioneer), Role::start(&mut rep));
-    until("the cluster to be healthy", || {
-        let said = run(&["health", "--nats", &url, "--nkey", key]);
-        (said.code == Some(0)).then_some(()).ok_or(said.err)
-    })
-    .await;
+    until_healthy(&url, &["--nkey", key]).await;
     // options and variables take precedence over the file
     let mut rep = role("rep", settings);
     end(rep.args(["--nkey", "/no/such.nk"])).expect(2, &["/no/such.nk"]);

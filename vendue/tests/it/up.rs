@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader},
     net::TcpListener,
     os::unix::fs::PermissionsExt,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -78,17 +79,9 @@ async fn a_signal_ends_it_in_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_nohup_it_stays_when_the_terminal_is_closed() {
-    let program = vendue();
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
-    shell.arg(program.get_program());
-    shell.current_dir(program.get_current_dir().unwrap());
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
+    let mut shell = vendue_at(Path::new("sh"));
+    let program = env!("CARGO_BIN_EXE_vendue");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", program]);
     let (mut up, mark) = marked_as(shell).await;
     up.signal(Signal::HUP);
     let more = ["run", "--app", "more", "--memory", "16", "--disk", "16"];
